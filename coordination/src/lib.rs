@@ -1,0 +1,21 @@
+//! Who acts, and what happened: the plain words that oneseal's replicas coordinate with.
+//!
+//! This crate sits at the bottom: every other room may use it, and it knows nothing of keys, JWTs or HTTP. Today
+//! it holds what needs no database: the [`clock`], the [`FenceToken`] a leader's write carries, and the
+//! [`EventDraft`] that is committed together with the change it tells of.
+//!
+//! ```
+//! use oneseal_coordination::{Clock, SystemClock};
+//!
+//! let clock = SystemClock;
+//! let started = clock.boot();
+//! assert!(clock.boot() >= started);
+//! ```
+
+pub mod clock;
+mod event;
+mod fence;
+
+pub use clock::{BootTime, Clock, SystemClock, UnixTime};
+pub use event::EventDraft;
+pub use fence::FenceToken;

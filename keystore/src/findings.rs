@@ -1,0 +1,194 @@
+//! What the boot gate found: every fault at once, each with a code, a place, words and a cure.
+//!
+//! A [`Code`] is a row of a table and is declared once, as a `static`, beside the code that finds it. Each crate
+//! lists its own in a `CODES` slice; the server renders all of them as `docs/findings.md`.
+
+use std::fmt;
+
+/// A kind of finding: what stays the same whenever it occurs.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Code {
+    /// Dotted name, such as `provider.not_found`. Public: scripts match on it, runbooks anchor to it.
+    pub name: &'static str,
+    /// How bad.
+    pub severity: Severity,
+    /// Which exit code an error of this kind asks for. Meaningless for warnings.
+    pub exit: Exit,
+    /// What it means, one sentence.
+    pub meaning: &'static str,
+    /// What to do about it.
+    pub cure: &'static str,
+}
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    /// Worth knowing.
+    Info,
+    /// Works, but will bite.
+    Warning,
+    /// The process must not start.
+    Error,
+}
+
+impl Severity {
+    /// The word in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// Exit codes of a refusal to boot (sysexits.h where it has one), strongest first: of several faults the first in
+/// this order decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Exit {
+    /// 78: configuration or key refused, not found, ephemeral.
+    Refused,
+    /// 77: the provider or the file's permissions say no.
+    Denied,
+    /// 69: provider or database unavailable.
+    Unavailable,
+    /// 71: cannot bind a socket.
+    CannotBind,
+    /// 75: too early or in conflict; try later.
+    TryLater,
+}
+
+impl Exit {
+    /// The process exit code.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Refused => 78,
+            Self::Denied => 77,
+            Self::Unavailable => 69,
+            Self::CannotBind => 71,
+            Self::TryLater => 75,
+        }
+    }
+}
+
+/// One finding.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// Its kind.
+    pub code: &'static Code,
+    /// Where: a configuration key, an entry of a provider, a URL.
+    pub place: String,
+    /// What was found there. Holds no secret.
+    pub message: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { code, place, message } = self;
+        writeln!(f, "{} {} at {place}", code.severity.as_str(), code.name)?;
+        writeln!(f, "  {message}")?;
+        write!(f, "  cure: {}", code.cure)
+    }
+}
+
+/// All that was found, in the order of finding.
+#[derive(Clone, Debug, Default)]
+pub struct Findings(Vec<Finding>);
+
+impl Findings {
+    /// Nothing found.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds one.
+    pub fn push(&mut self, code: &'static Code, place: impl Into<String>, message: impl Into<String>) {
+        self.0.push(Finding { code, place: place.into(), message: message.into() });
+    }
+
+    /// Adds all of `other`.
+    pub fn extend(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+
+    /// Each finding.
+    pub fn iter(&self) -> impl Iterator<Item = &Finding> {
+        self.0.iter()
+    }
+
+    /// Whether nothing was found.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether a finding of this code is among them.
+    pub fn contains(&self, code: &Code) -> bool {
+        self.iter().any(|finding| finding.code.name == code.name)
+    }
+
+    /// Whether one of them forbids to boot.
+    pub fn has_errors(&self) -> bool {
+        self.exit().is_some()
+    }
+
+    /// The exit code that the errors among them ask for; `None` if there are only warnings.
+    pub fn exit(&self) -> Option<Exit> {
+        self.iter()
+            .filter(|finding| finding.code.severity == Severity::Error)
+            .map(|finding| finding.code.exit)
+            .min()
+    }
+}
+
+/// The text that `oneseal check` prints: one block a finding, worst last where a terminal shows the end.
+impl fmt::Display for Findings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut sorted: Vec<_> = self.iter().collect();
+        sorted.sort_by_key(|finding| finding.code.severity);
+        for (i, finding) in sorted.into_iter().enumerate() {
+            if i > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "{finding}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Findings {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static WARN: Code = Code { name: "t.w", severity: Severity::Warning, exit: Exit::Refused, meaning: "", cure: "" };
+    static DENIED: Code = Code { name: "t.d", severity: Severity::Error, exit: Exit::Denied, meaning: "", cure: "" };
+    static REFUSED: Code =
+        Code { name: "t.r", severity: Severity::Error, exit: Exit::Refused, meaning: "", cure: "ask" };
+
+    #[test]
+    fn the_strongest_exit_wins_and_warnings_have_none() {
+        let mut findings = Findings::new();
+        findings.push(&WARN, "here", "odd");
+        assert_eq!(findings.exit(), None);
+        findings.push(&DENIED, "here", "no");
+        findings.push(&REFUSED, "there", "bad");
+        assert_eq!(findings.exit().map(Exit::code), Some(78));
+    }
+
+    #[test]
+    fn text_has_code_place_words_and_cure_with_errors_last() {
+        let mut findings = Findings::new();
+        findings.push(&REFUSED, "there", "bad");
+        findings.push(&WARN, "here", "odd");
+        assert_eq!(
+            findings.to_string(),
+            "warning t.w at here\n  odd\n  cure: \nerror t.r at there\n  bad\n  cure: ask"
+        );
+    }
+}

@@ -1,0 +1,196 @@
+//! Makes the first ring: the one place where a signing key comes into being without another one before it.
+
+use oneseal_coordination::{Clock, EventDraft};
+use oneseal_providers::{Change, Durability, Entries, ErrorKind, ProviderError, SecretBytes, SecretProvider};
+use uuid::Uuid;
+use zeroize::Zeroizing;
+
+use crate::codes::{PROVIDER_IMAGE_LAYER, PROVIDER_NOT_FOUND};
+use crate::keystore::{judge_place, load};
+use crate::material::{self, KeyError, PrivateKey};
+use crate::ring::{self, Origin, Ring, write};
+use crate::{Algorithm, Findings, GenerationPermit, Identity, IssuerUrl, KeyId, Rotation};
+
+/// What the first ring is to be.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct InitRequest {
+    /// The issuer it is for; written into the ring.
+    pub issuer: IssuerUrl,
+    /// One key for each. Default: RS256.
+    pub algorithms: Vec<Algorithm>,
+    /// The fleet's times; written into the ring.
+    pub rotation: Rotation,
+    /// Who asks, for the ring's log.
+    pub actor: String,
+    /// Why, for the ring's log.
+    pub reason: String,
+}
+
+impl InitRequest {
+    /// One RS256 key for `issuer`, with the default times.
+    pub fn new(issuer: IssuerUrl) -> Self {
+        Self {
+            issuer,
+            algorithms: vec![Algorithm::Rs256],
+            rotation: Rotation::default(),
+            actor: "keystore::init".to_owned(),
+            reason: "first key".to_owned(),
+        }
+    }
+}
+
+/// What is there now.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Initialised {
+    /// Whether this call made it; otherwise it was there, or somebody else was faster.
+    pub created: bool,
+    /// The keys in it.
+    pub keys: Vec<(KeyId, Algorithm)>,
+    /// Thumbprint of the ring key: what a public-only replica pins. `None` for bare keys.
+    pub ring_key: Option<KeyId>,
+    /// Which ring it is.
+    pub identity: Identity,
+}
+
+/// Writes the first ring to `provider`, unless there is a key already: then that one is read and reported. Of
+/// several that try at once one writes, and all report the same ring.
+///
+/// # Errors
+/// The place is not fit for a key, what rests there is not readable as one, or the write failed. Nothing has been
+/// changed then, except where [`InitError::is_outcome_unknown`] says so.
+///
+/// # Cancel safety
+/// Dropped, it has written a whole ring or nothing.
+pub async fn init(
+    provider: &dyn SecretProvider,
+    request: InitRequest,
+    clock: &dyn Clock,
+) -> Result<Initialised, InitError> {
+    let description = provider.describe();
+    let mut findings = judge_place(&description);
+    findings.extend(request.rotation.check("rotation"));
+    match load(provider).await {
+        Ok(record) => return read(&record.entries, &request.issuer, false),
+        Err(found) if found.contains(&PROVIDER_NOT_FOUND) => {}
+        Err(found) => findings.extend(found),
+    }
+    let in_image = matches!(description.durability, Durability::ImageLayer(_));
+    if findings.has_errors() || in_image && findings.contains(&PROVIDER_IMAGE_LAYER) {
+        return Err(InitError::Refused(findings));
+    }
+    let made = generate(request.algorithms.clone()).await?;
+    let change_id = Uuid::new_v4();
+    let bytes = document(&made, &request, clock, change_id)?;
+    let entries = Entries::single(Entries::KEYRING, bytes);
+    match provider.create(entries, change(change_id, &request)).await {
+        Ok(_) => reload(provider, &request.issuer, true).await,
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            reload(provider, &request.issuer, false).await
+        }
+        Err(error) => Err(InitError::Write(error)),
+    }
+}
+
+/// Why there is no first ring.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InitError {
+    /// The place, or what rests there, is not fit.
+    #[error("{0}")]
+    Refused(Findings),
+    /// The provider did not write.
+    #[error("the ring was not written")]
+    Write(#[source] ProviderError),
+    /// No key could be made.
+    #[error("no key could be made")]
+    Generate(#[source] KeyError),
+    /// The document could not be made, or a worker died.
+    #[error("the ring could not be made")]
+    Internal(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl InitError {
+    /// Whether the ring may have been written all the same: look before trying again.
+    pub fn is_outcome_unknown(&self) -> bool {
+        matches!(self, Self::Write(error) if error.kind() == ErrorKind::OutcomeUnknown)
+    }
+}
+
+struct Made {
+    keys: Vec<(Algorithm, PrivateKey)>,
+    ring_key: PrivateKey,
+}
+
+/// RSA takes a tenth of a second, at times much longer: off the async workers.
+async fn generate(algorithms: Vec<Algorithm>) -> Result<Made, InitError> {
+    let work = move || {
+        let permit = GenerationPermit::for_first_ring();
+        let keys = algorithms
+            .into_iter()
+            .map(|algorithm| Ok((algorithm, material::generate(&permit, algorithm)?)))
+            .collect::<Result<_, KeyError>>()?;
+        Ok(Made { keys, ring_key: material::generate(&permit, Algorithm::EdDsa)? })
+    };
+    let made = tokio::task::spawn_blocking(work).await.map_err(|error| InitError::Internal(error.into()))?;
+    made.map_err(InitError::Generate)
+}
+
+fn document(
+    made: &Made,
+    request: &InitRequest,
+    clock: &dyn Clock,
+    change_id: Uuid,
+) -> Result<SecretBytes, InitError> {
+    let written = write::first(&write::FirstRing {
+        issuer: &request.issuer,
+        rotation: &request.rotation,
+        keys: &made.keys,
+        ring_key: &made.ring_key,
+        actor: &request.actor,
+        reason: &request.reason,
+        now: clock.wall(),
+        change_id,
+        incarnation_id: Uuid::new_v4(),
+    })
+    .map_err(|error| InitError::Internal(error.into()))?;
+    let mut bytes: Zeroizing<Vec<u8>> = written.bytes;
+    Ok(SecretBytes::new(std::mem::take(&mut *bytes)))
+}
+
+fn change(id: Uuid, request: &InitRequest) -> Change {
+    let payload = serde_json::json!({ "issuer": request.issuer.as_str(), "revision": 1 });
+    Change {
+        id,
+        actor: request.actor.clone(),
+        reason: request.reason.clone(),
+        event: EventDraft::new("ring.created", payload.to_string()),
+        fence: None,
+    }
+}
+
+async fn reload(
+    provider: &dyn SecretProvider,
+    issuer: &IssuerUrl,
+    created: bool,
+) -> Result<Initialised, InitError> {
+    let record = load(provider).await.map_err(InitError::Refused)?;
+    read(&record.entries, issuer, created)
+}
+
+fn read(entries: &Entries, issuer: &IssuerUrl, created: bool) -> Result<Initialised, InitError> {
+    let (ring, _) = ring::read(entries, issuer).map_err(InitError::Refused)?;
+    Ok(Initialised { created, keys: kids(&ring), ring_key: pin(&ring.origin), identity: ring.identity })
+}
+
+fn kids(ring: &Ring) -> Vec<(KeyId, Algorithm)> {
+    ring.in_jwks_order().into_iter().map(|key| (key.kid.clone(), key.algorithm)).collect()
+}
+
+fn pin(origin: &Origin) -> Option<KeyId> {
+    match origin {
+        Origin::Document { ring_key, .. } => Some(ring_key.clone()),
+        Origin::Bare => None,
+    }
+}

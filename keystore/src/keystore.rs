@@ -1,0 +1,411 @@
+//! The live handle: follows its provider, judges what it finds, and swaps the snapshot.
+//!
+//! Reading and serving are apart. [`Keystore`] only ever hands out the last good [`Snapshot`], without lock or I/O.
+//! The [`Follower`] is the one task that asks the provider: on a timer and when the provider nudges, by one and the
+//! same path. What it cannot read or may not accept changes nothing but the age of what is served: past the
+//! staleness limit minting stops, publishing never does.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use oneseal_coordination::{BootTime, Clock};
+use oneseal_providers::{Advice, Durability, Record, Revision, SecretProvider};
+use tokio_util::sync::CancellationToken;
+
+use crate::accept::{Verdict, accept};
+use crate::codes::{
+    PROVIDER_EPHEMERAL, PROVIDER_IMAGE_LAYER, PROVIDER_UNAVAILABLE, PROVIDER_WORLD_READABLE,
+    RING_ACTIVATED_UNPUBLISHED, of_provider_error,
+};
+use crate::findings::Finding;
+use crate::rotation::PROVIDER_TIMEOUT;
+use crate::{Algorithm, Findings, IssuerUrl, KeyId, Rotation, Snapshot, ring};
+
+/// What the keystore needs to know besides its provider.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct KeystoreOptions {
+    /// The issuer whose keys these must be.
+    pub issuer: IssuerUrl,
+    /// What discovery names; a key of another algorithm is refused. Default: RS256.
+    pub algorithms: Vec<Algorithm>,
+    /// The times for bare keys; a ring document brings its own.
+    pub rotation: Rotation,
+    /// Accept a key set that shares no key with the one served. Breaks every token in use; for once, by hand.
+    pub allow_key_replacement: bool,
+}
+
+impl KeystoreOptions {
+    /// The defaults for `issuer`.
+    pub fn new(issuer: IssuerUrl) -> Self {
+        Self {
+            issuer,
+            algorithms: vec![Algorithm::Rs256],
+            rotation: Rotation::default(),
+            allow_key_replacement: false,
+        }
+    }
+}
+
+/// The keys of one issuer as this replica serves them now. Cheap to clone; all clones are one.
+#[derive(Clone, Debug)]
+pub struct Keystore {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    snapshot: ArcSwap<Snapshot>,
+    clock: Arc<dyn Clock>,
+    /// Boot time of the last good look, in milliseconds.
+    fresh_at_ms: AtomicU64,
+    is_static: bool,
+    refreshes_ok: AtomicU64,
+    refreshes_failed: AtomicU64,
+    records_refused: AtomicU64,
+    last_fault: Mutex<Option<Findings>>,
+    advice: Findings,
+}
+
+/// How old what is served is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Freshness {
+    /// Time since the last good look at the provider began.
+    pub age: Duration,
+    /// Past this, minting stops; `None` for providers that are read once.
+    pub limit: Option<Duration>,
+}
+
+impl Freshness {
+    /// Whether minting must stop.
+    pub fn is_stale(&self) -> bool {
+        self.limit.is_some_and(|limit| self.age > limit)
+    }
+}
+
+/// How following has gone so far.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Status {
+    /// Looks that ended in a served or unchanged record.
+    pub refreshes_ok: u64,
+    /// Looks to which the provider gave no record.
+    pub refreshes_failed: u64,
+    /// Records that were read and refused.
+    pub records_refused: u64,
+    /// Why the last look failed or was refused, if the last one did.
+    pub last_fault: Option<Findings>,
+}
+
+impl Keystore {
+    /// Loads, judges and probes the keys, and hands out the handle with the task that follows the provider.
+    ///
+    /// # Errors
+    /// Every fault found, with warnings among them.
+    ///
+    /// # Cancel safety
+    /// Changes nothing outside itself.
+    pub async fn open(
+        provider: Arc<dyn SecretProvider>,
+        options: KeystoreOptions,
+        clock: Arc<dyn Clock>,
+    ) -> Result<(Self, Follower), Findings> {
+        let description = provider.describe();
+        let mut findings = judge_place(&description);
+        let asked_at = clock.boot();
+        let loaded = match load(&*provider).await {
+            Ok(record) => build(&record, &options).map(|built| (record.revision, built)),
+            Err(found) => Err(found),
+        };
+        let (revision, (snapshot, found)) = match loaded {
+            Ok(loaded) => loaded,
+            Err(found) => {
+                findings.extend(found);
+                return Err(findings);
+            }
+        };
+        findings.extend(found);
+        if findings.has_errors() {
+            return Err(findings);
+        }
+        let shared = Arc::new(Shared {
+            snapshot: ArcSwap::from_pointee(snapshot),
+            clock,
+            fresh_at_ms: AtomicU64::new(millis(asked_at)),
+            is_static: description.is_static,
+            refreshes_ok: AtomicU64::new(1),
+            refreshes_failed: AtomicU64::new(0),
+            records_refused: AtomicU64::new(0),
+            last_fault: Mutex::new(None),
+            advice: findings,
+        });
+        let follower = Follower { shared: Arc::clone(&shared), provider, options, seen: revision, hold: None };
+        Ok((Self { shared }, follower))
+    }
+
+    /// The last good snapshot. No lock, no I/O.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.shared.snapshot.load_full()
+    }
+
+    /// How old it is.
+    pub fn freshness(&self) -> Freshness {
+        let shared = &self.shared;
+        let fresh_at = BootTime(Duration::from_millis(shared.fresh_at_ms.load(Ordering::Acquire)));
+        let limit = shared.snapshot.load().rotation().staleness_limit();
+        Freshness {
+            age: shared.clock.boot().since(fresh_at),
+            limit: (!shared.is_static).then_some(limit),
+        }
+    }
+
+    /// How following has gone so far.
+    pub fn status(&self) -> Status {
+        let shared = &self.shared;
+        Status {
+            refreshes_ok: shared.refreshes_ok.load(Ordering::Relaxed),
+            refreshes_failed: shared.refreshes_failed.load(Ordering::Relaxed),
+            records_refused: shared.records_refused.load(Ordering::Relaxed),
+            last_fault: shared.last_fault.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+
+    /// The warnings found when it was opened.
+    pub fn advice(&self) -> &Findings {
+        &self.shared.advice
+    }
+}
+
+/// The task that keeps a [`Keystore`] up to date.
+#[derive(Debug)]
+#[must_use = "without its task the keystore goes stale: run it"]
+pub struct Follower {
+    shared: Arc<Shared>,
+    provider: Arc<dyn SecretProvider>,
+    options: KeystoreOptions,
+    /// The revision read last, whether it was accepted or not.
+    seen: Revision,
+    /// Until when older keys sign on, and the snapshot to serve then.
+    hold: Option<(BootTime, Arc<Snapshot>)>,
+}
+
+impl Follower {
+    /// Follows the provider until `cancel`. `on_swap` sees each new snapshot before [`Keystore::snapshot`] does.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point: the served snapshot is always whole.
+    pub async fn run(mut self, cancel: CancellationToken, mut on_swap: impl FnMut(&Arc<Snapshot>) + Send) {
+        if self.shared.is_static {
+            cancel.cancelled().await;
+            return;
+        }
+        let mut pause = Duration::ZERO;
+        loop {
+            tokio::select! {
+                // Nothing is under way between two looks.
+                () = cancel.cancelled() => return,
+                // A nudge or the timer: both end in the same look. Dropping the other loses nothing.
+                () = self.wait(pause) => {}
+            }
+            tokio::select! {
+                // A look cut short has swapped nothing yet.
+                () = cancel.cancelled() => return,
+                ok = self.look(&mut on_swap) => pause = if ok { Duration::ZERO } else { next_pause(pause, self.refresh()) },
+            }
+        }
+    }
+
+    fn refresh(&self) -> Duration {
+        self.shared.snapshot.load().rotation().refresh()
+    }
+
+    /// Until the next look is due: a nudge (not before `pause`), the timer, or the end of a hold.
+    async fn wait(&self, pause: Duration) {
+        let timer = jittered(self.refresh());
+        let held = self.hold.as_ref().map(|(until, _)| until.since(self.shared.clock.boot()));
+        let due = held.map_or(timer, |held| held.min(timer));
+        let nudged = async {
+            tokio::time::sleep(pause).await;
+            self.provider.changed(&self.seen).await;
+        };
+        // Either way a look follows, and it compares with the provider itself.
+        drop(tokio::time::timeout(due.max(pause), nudged).await);
+    }
+
+    /// One look; whether the provider gave a record that is served now.
+    async fn look(&mut self, on_swap: &mut (impl FnMut(&Arc<Snapshot>) + Send)) -> bool {
+        self.release_hold(on_swap);
+        let asked_at = self.shared.clock.boot();
+        let record = match load(&*self.provider).await {
+            Ok(record) => record,
+            Err(findings) => {
+                self.shared.refreshes_failed.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!(%findings, "the provider gave no record; the last good keys stay");
+                self.fault(Some(findings));
+                return false;
+            }
+        };
+        let first_sight = self.seen != record.revision;
+        self.seen = record.revision.clone();
+        match self.consider(&record, on_swap) {
+            Ok(()) => {
+                self.shared.fresh_at_ms.store(millis(asked_at), Ordering::Release);
+                self.shared.refreshes_ok.fetch_add(1, Ordering::Relaxed);
+                self.fault(None);
+                true
+            }
+            Err(findings) => {
+                self.shared.records_refused.fetch_add(1, Ordering::Relaxed);
+                if first_sight {
+                    tracing::error!(%findings, revision = %self.seen, "record refused; the last good keys stay");
+                }
+                self.fault(Some(findings));
+                false
+            }
+        }
+    }
+
+    fn consider(
+        &mut self,
+        record: &Record,
+        on_swap: &mut (impl FnMut(&Arc<Snapshot>) + Send),
+    ) -> Result<(), Findings> {
+        let (snapshot, _) = build(record, &self.options)?;
+        let served = self.shared.snapshot.load_full();
+        match accept(&served, &snapshot, self.options.allow_key_replacement) {
+            Verdict::Unchanged => {}
+            Verdict::Serve => {
+                self.hold = None;
+                self.swap(Arc::new(snapshot), on_swap);
+            }
+            Verdict::ServeSigningOn(kids) => self.serve_signing_on(snapshot, &kids, on_swap),
+            Verdict::Refuse(finding) => {
+                let Finding { code, place, message } = finding;
+                let mut findings = Findings::new();
+                findings.push(code, place, message);
+                return Err(findings);
+            }
+        }
+        Ok(())
+    }
+
+    /// Publishes a key that appeared as `current` without having been `next`, and lets the old ones sign until the
+    /// caches have it.
+    fn serve_signing_on(
+        &mut self,
+        snapshot: Snapshot,
+        kids: &[KeyId],
+        on_swap: &mut (impl FnMut(&Arc<Snapshot>) + Send),
+    ) {
+        let until = self.shared.clock.boot() + snapshot.rotation().propagation();
+        let old = kids.iter().map(KeyId::as_str).collect::<Vec<_>>().join(", ");
+        tracing::error!(
+            code = RING_ACTIVATED_UNPUBLISHED.name,
+            signing_on = %old,
+            for_s = snapshot.rotation().propagation().as_secs(),
+            "{}", RING_ACTIVATED_UNPUBLISHED.meaning
+        );
+        let mut interim = None;
+        for kid in kids {
+            interim = interim.as_ref().unwrap_or(&snapshot).signing_with(kid).or(interim);
+        }
+        if let Some(interim) = interim {
+            self.hold = Some((until, Arc::new(snapshot)));
+            self.swap(Arc::new(interim), on_swap);
+        } else {
+            self.swap(Arc::new(snapshot), on_swap);
+        }
+    }
+
+    fn release_hold(&mut self, on_swap: &mut (impl FnMut(&Arc<Snapshot>) + Send)) {
+        let now = self.shared.clock.boot();
+        if let Some((_, snapshot)) = self.hold.take_if(|(until, _)| now >= *until) {
+            tracing::info!("the new current key signs from now on");
+            self.swap(snapshot, on_swap);
+        }
+    }
+
+    fn swap(&self, snapshot: Arc<Snapshot>, on_swap: &mut (impl FnMut(&Arc<Snapshot>) + Send)) {
+        let identity = *snapshot.identity();
+        on_swap(&snapshot);
+        self.shared.snapshot.store(snapshot);
+        tracing::info!(revision = identity.revision, digest = %identity.digest, "serving another key set");
+    }
+
+    fn fault(&self, findings: Option<Findings>) {
+        *self.shared.last_fault.lock().unwrap_or_else(PoisonError::into_inner) = findings;
+    }
+}
+
+/// What can be said of the place before anything is read.
+pub(crate) fn judge_place(description: &oneseal_providers::Description) -> Findings {
+    let mut findings = Findings::new();
+    match &description.durability {
+        Durability::Ephemeral(why) => findings.push(&PROVIDER_EPHEMERAL, &description.location, why),
+        Durability::ImageLayer(why) => findings.push(&PROVIDER_IMAGE_LAYER, &description.location, why),
+        // Durable, and whatever later kinds mean less.
+        _ => {}
+    }
+    for advice in &description.advice {
+        if let Advice::WorldReadable { path, mode } = advice {
+            findings.push(&PROVIDER_WORLD_READABLE, path, format!("its mode is {mode:04o}"));
+        }
+    }
+    findings
+}
+
+/// One bounded read, its failure told as a finding.
+pub(crate) async fn load(provider: &dyn SecretProvider) -> Result<Record, Findings> {
+    let mut findings = Findings::new();
+    match tokio::time::timeout(PROVIDER_TIMEOUT, provider.load()).await {
+        Ok(Ok(record)) => return Ok(record),
+        Ok(Err(error)) => findings.push(of_provider_error(error.kind()), error.location(), in_full(&error)),
+        Err(_) => findings.push(
+            &PROVIDER_UNAVAILABLE,
+            provider.describe().location,
+            format!("no answer within {} s", PROVIDER_TIMEOUT.as_secs()),
+        ),
+    }
+    Err(findings)
+}
+
+fn build(record: &Record, options: &KeystoreOptions) -> Result<(Snapshot, Findings), Findings> {
+    let (ring, mut notes) = ring::read(&record.entries, &options.issuer)?;
+    let (snapshot, found) = Snapshot::build(ring, &options.algorithms, &options.rotation)?;
+    notes.extend(found);
+    Ok((snapshot, notes))
+}
+
+/// The provider's words with those of their causes.
+fn in_full(error: &oneseal_providers::ProviderError) -> String {
+    let mut text = error.detail().to_owned();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+/// Doubles up to the refresh interval, so that a provider that fails at once is not asked in a loop.
+fn next_pause(pause: Duration, refresh: Duration) -> Duration {
+    (pause * 2).clamp(FIRST_PAUSE, refresh.max(FIRST_PAUSE))
+}
+
+/// Up to a tenth earlier, so that replicas started together do not ask together.
+fn jittered(refresh: Duration) -> Duration {
+    let mut byte = [0];
+    // Without randomness there is no jitter, which is all that would be lost.
+    drop(aws_lc_rs::rand::fill(&mut byte));
+    refresh - refresh * u32::from(byte[0]) / 2550
+}
+
+fn millis(at: BootTime) -> u64 {
+    u64::try_from(at.0.as_millis()).unwrap_or(u64::MAX)
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(250);

@@ -1,0 +1,146 @@
+//! Reads the DER of a private key, and tells what other DER is.
+//!
+//! PKCS#8 (RFC 5208, RFC 5958), PKCS#1 (RFC 8017 appendix A.1.2), SEC1 (RFC 5915). Everything borrows from the
+//! input: no component is copied before the judge copies it into memory that is wiped.
+
+use rsa::pkcs1::RsaPrivateKeyRef;
+use rsa::pkcs8::PrivateKeyInfoRef;
+use rsa::pkcs8::der::asn1::{AnyRef, ObjectIdentifier, OctetStringRef};
+use rsa::pkcs8::der::{Decode, Reader, SliceReader, Tag, Tagged};
+use sec1::{EcParameters, EcPrivateKey};
+
+use super::judge::{self, RsaParts};
+use super::{KeyError, PrivateKey};
+use crate::jwk::Curve;
+
+/// Whether this is one DER structure of exactly this length, by its first length octets.
+pub(super) fn is_whole(value: &[u8]) -> bool {
+    value.first() == Some(&super::pem::SEQUENCE) && AnyRef::from_der(value).is_ok()
+}
+
+/// Reads a private key, in the structure that the value turns out to have.
+pub(super) fn read(der: &[u8]) -> Result<PrivateKey, KeyError> {
+    let tags = children(der).ok_or(KeyError::MalformedDer { form: "the DER" })?;
+    match tags.as_slice() {
+        [Tag::Integer, Tag::Sequence, Tag::OctetString, ..] => pkcs8(der),
+        [Tag::Integer, Tag::OctetString, ..] => sec1(der, None),
+        [Tag::Integer, Tag::Integer] => Err(KeyError::PublicOnly),
+        [Tag::Integer, Tag::Integer, ..] if tags.len() == 10 => Err(KeyError::RsaMultiPrime),
+        [Tag::Integer, Tag::Integer, ..] => pkcs1(der),
+        [Tag::Sequence, Tag::OctetString] => Err(KeyError::Encrypted),
+        [Tag::Sequence, Tag::BitString] => Err(KeyError::PublicOnly),
+        [Tag::Sequence, Tag::Sequence, Tag::BitString] => Err(KeyError::CertificateOnly),
+        [Tag::Integer, Tag::Sequence, ..] => Err(KeyError::UnsupportedForm { form: "a PKCS#12 store" }),
+        _ => Err(KeyError::MalformedDer { form: "the DER" }),
+    }
+}
+
+/// The tags directly inside the outer sequence; `None` if it does not decode.
+fn children(der: &[u8]) -> Option<Vec<Tag>> {
+    let outer = AnyRef::from_der(der).ok()?;
+    let mut reader = SliceReader::new(outer.value()).ok()?;
+    let mut tags = Vec::new();
+    while !reader.is_finished() {
+        tags.push(AnyRef::decode(&mut reader).ok()?.tag());
+    }
+    Some(tags)
+}
+
+fn pkcs8(der: &[u8]) -> Result<PrivateKey, KeyError> {
+    let form = "the PKCS#8 structure";
+    let info = PrivateKeyInfoRef::from_der(der).map_err(|_| KeyError::MalformedDer { form })?;
+    let private = info.private_key.as_bytes();
+    match info.algorithm.oid {
+        RSA => match children(private).as_deref() {
+            Some([Tag::Integer, Tag::Integer, .., Tag::Sequence]) => Err(KeyError::RsaMultiPrime),
+            _ => pkcs1(private),
+        },
+        EC => {
+            let named = info.algorithm.parameters.map(|any| any.decode_as::<ObjectIdentifier>());
+            match named {
+                Some(Ok(oid)) => sec1(private, Some(curve(oid)?)),
+                Some(Err(_)) => Err(unknown_curve("one of explicit parameters")),
+                None => sec1(private, None),
+            }
+        }
+        ED25519 => {
+            let seed = <&OctetStringRef>::from_der(private).map_err(|_| KeyError::MalformedDer { form })?;
+            let stated = info.public_key.as_ref().map(|bits| bits.as_bytes().unwrap_or_default());
+            judge::ed25519(seed.as_bytes(), stated)
+        }
+        other => Err(KeyError::UnknownType { kind: kind_of(other) }),
+    }
+}
+
+fn pkcs1(der: &[u8]) -> Result<PrivateKey, KeyError> {
+    let malformed = |_| KeyError::MalformedDer { form: "the PKCS#1 structure" };
+    let key = RsaPrivateKeyRef::from_der(der).map_err(malformed)?;
+    if key.other_prime_infos.is_some() {
+        return Err(KeyError::RsaMultiPrime);
+    }
+    judge::rsa(&RsaParts {
+        n: key.modulus.as_bytes(),
+        e: key.public_exponent.as_bytes(),
+        d: key.private_exponent.as_bytes(),
+        p: key.prime1.as_bytes(),
+        q: key.prime2.as_bytes(),
+        dp: key.exponent1.as_bytes(),
+        dq: key.exponent2.as_bytes(),
+        qi: key.coefficient.as_bytes(),
+    })
+}
+
+/// `outer` is the curve that the PKCS#8 around it names.
+fn sec1(der: &[u8], outer: Option<Curve>) -> Result<PrivateKey, KeyError> {
+    let malformed = |_| KeyError::MalformedDer { form: "the SEC1 structure" };
+    let key = EcPrivateKey::from_der(der).map_err(malformed)?;
+    let inner = match key.parameters {
+        Some(EcParameters::NamedCurve(oid)) => Some(curve(oid)?),
+        None => None,
+    };
+    if let (Some(outer), Some(inner)) = (outer, inner)
+        && outer != inner
+    {
+        return Err(KeyError::Mismatch);
+    }
+    let curve = outer.or(inner).ok_or_else(|| unknown_curve("none is named"))?;
+    judge::ec(curve, key.private_key, key.public_key)
+}
+
+fn curve(oid: ObjectIdentifier) -> Result<Curve, KeyError> {
+    match oid {
+        P256 => Ok(Curve::P256),
+        P384 => Ok(Curve::P384),
+        P521 => Err(unknown_curve("P-521")),
+        SECP256K1 => Err(unknown_curve("secp256k1")),
+        other => Err(unknown_curve(&other.to_string())),
+    }
+}
+
+fn unknown_curve(curve: &str) -> KeyError {
+    KeyError::UnknownCurve { curve: curve.to_owned() }
+}
+
+/// The name of a kind we do not read, or its object identifier.
+fn kind_of(oid: ObjectIdentifier) -> String {
+    let text = oid.to_string();
+    match text.as_str() {
+        "1.2.840.113549.1.1.10" => "RSA restricted to PSS".to_owned(),
+        "1.2.840.10040.4.1" => "DSA".to_owned(),
+        "1.3.101.110" => "X25519".to_owned(),
+        "1.3.101.111" => "X448".to_owned(),
+        "1.3.101.113" => "Ed448".to_owned(),
+        _ => text,
+    }
+}
+
+/// RFC 8017 appendix C, RFC 5480 section 2.1.1, RFC 8410 section 3.
+const RSA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");
+const EC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
+const ED25519: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.101.112");
+
+/// RFC 5480 section 2.1.1.1.
+pub(super) const P256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.3.1.7");
+pub(super) const P384: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.34");
+const P521: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.35");
+const SECP256K1: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.10");

@@ -1,0 +1,421 @@
+//! Why a key was refused: what the bytes are instead, and what to do about it.
+
+use crate::findings::{Code, Exit, Severity};
+use crate::json::JsonError;
+use crate::jwk::JwkError;
+use crate::{Algorithm, KeyType};
+
+/// Why a key was refused. Holds no part of the value that was read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// Nothing there, or blank space alone.
+    #[error("the value is empty")]
+    Empty,
+    /// No form of key that we know.
+    #[error("no key found: {hint}")]
+    Unrecognised {
+        /// What it looks like.
+        hint: &'static str,
+    },
+    /// A form that holds keys, but none that we read.
+    #[error("the value is {form}, which is not read")]
+    UnsupportedForm {
+        /// Its name.
+        form: &'static str,
+    },
+    /// Base64 of base64.
+    #[error("the value is base64-encoded twice")]
+    EncodedTwice,
+    /// A JSON object that is no JWK; it may hold a key in one of its members.
+    #[error("the value is a JSON object, but no JWK and no JWKS; its members are: {}", .members.join(", "))]
+    JsonMembers {
+        /// Their names, at most 16, cut to 64 characters.
+        members: Vec<String>,
+    },
+    /// Damaged PEM.
+    #[error("the PEM is damaged: {fault}")]
+    MalformedPem {
+        /// What is wrong with it.
+        fault: &'static str,
+    },
+    /// Damaged DER.
+    #[error("{form} does not decode: truncated or damaged")]
+    MalformedDer {
+        /// What it looked like.
+        form: &'static str,
+    },
+    /// Damaged JSON.
+    #[error("the JSON does not parse")]
+    MalformedJson(#[source] JsonError),
+    /// A JWK with a faulty member.
+    #[error("the JWK is refused")]
+    MalformedJwk(#[source] JwkError),
+    /// A public key alone.
+    #[error("a public key was found, but no private one")]
+    PublicOnly,
+    /// A certificate alone.
+    #[error("a certificate was found, but no private key")]
+    CertificateOnly,
+    /// A symmetric key.
+    #[error("the key is symmetric (kty oct)")]
+    Symmetric,
+    /// More than one private key.
+    #[error("{count} private keys were found, where one is wanted")]
+    TwoPrivateKeys {
+        /// How many.
+        count: usize,
+    },
+    /// The key is encrypted.
+    #[error("the private key is encrypted; this version reads unencrypted ones")]
+    Encrypted,
+    /// A kind of key that we do not sign with.
+    #[error("a key of an unknown kind: {kind}")]
+    UnknownType {
+        /// Its name or object identifier.
+        kind: String,
+    },
+    /// A curve that we do not sign with.
+    #[error("a key on an unknown curve: {curve}")]
+    UnknownCurve {
+        /// Its name or object identifier.
+        curve: String,
+    },
+    /// A JWK that says it is not for signing.
+    #[error("the JWK's `use` or `key_ops` says that it is not for signing")]
+    NotForSigning,
+    /// A JWK whose `alg` is none of ours.
+    #[error("the JWK's `alg` is none of RS256, RS384, RS512, PS256, ES256, ES384, EdDSA")]
+    UnknownAlgorithm,
+    /// An algorithm that this kind of key cannot have.
+    #[error("an {key_type} key cannot sign with {algorithm}")]
+    AlgorithmUnfit {
+        /// The kind.
+        key_type: KeyType,
+        /// What was asked of it.
+        algorithm: Algorithm,
+    },
+    /// An RSA modulus below 2048 bits.
+    #[error("an RSA key of {bits} bits is too small")]
+    RsaTooSmall {
+        /// Its size.
+        bits: usize,
+    },
+    /// An RSA modulus above 8192 bits.
+    #[error("an RSA key of {bits} bits is too large")]
+    RsaTooLarge {
+        /// Its size.
+        bits: usize,
+    },
+    /// An RSA exponent that is even, below 65537 or above 32 bits.
+    #[error("the RSA public exponent is even, below 65537 or not below 2^32")]
+    RsaExponent,
+    /// More than two primes.
+    #[error("the RSA key has more than two primes")]
+    RsaMultiPrime,
+    /// The two primes are the same.
+    #[error("the RSA key's two primes are equal")]
+    RsaEqualPrimes,
+    /// Components that contradict each other.
+    #[error("the RSA key's components contradict each other")]
+    RsaInconsistent,
+    /// A private scalar of zero or beyond the curve's order.
+    #[error("the private scalar is out of the curve's range")]
+    ScalarOutOfRange,
+    /// A point that is not on its curve.
+    #[error("the public point is not on its curve")]
+    NotOnCurve,
+    /// The public half written beside the private one is another key's.
+    #[error("the public half written in the key is not that of its private half")]
+    Mismatch,
+    /// The key signs, but what it signs does not verify.
+    #[error("a probe signed with the key does not verify")]
+    Probe,
+    /// An RSA size that is not generated.
+    #[error("RSA keys of {bits} bits are not generated")]
+    GenerateSize {
+        /// What was asked for.
+        bits: usize,
+    },
+    /// The primitive could not make a key.
+    #[error("the key could not be generated: the system's random source or memory failed")]
+    Generate,
+}
+
+impl KeyError {
+    /// Its row in the table of findings.
+    pub fn code(&self) -> &'static Code {
+        match self {
+            Self::Empty => &EMPTY,
+            Self::Unrecognised { .. } => &UNRECOGNISED,
+            Self::UnsupportedForm { .. } => &UNSUPPORTED_FORM,
+            Self::EncodedTwice => &ENCODED_TWICE,
+            Self::JsonMembers { .. } => &JSON_MEMBERS,
+            Self::MalformedPem { .. } => &MALFORMED_PEM,
+            Self::MalformedDer { .. } => &MALFORMED_DER,
+            Self::MalformedJson(_) => &MALFORMED_JSON,
+            Self::MalformedJwk(_) => &MALFORMED_JWK,
+            Self::PublicOnly => &PUBLIC_ONLY,
+            Self::CertificateOnly => &CERTIFICATE_ONLY,
+            Self::Symmetric => &SYMMETRIC,
+            Self::TwoPrivateKeys { .. } => &TWO_PRIVATE_KEYS,
+            Self::Encrypted => &ENCRYPTED,
+            Self::UnknownType { .. } => &UNKNOWN_TYPE,
+            Self::UnknownCurve { .. } => &UNKNOWN_CURVE,
+            Self::NotForSigning => &NOT_FOR_SIGNING,
+            Self::UnknownAlgorithm => &UNKNOWN_ALGORITHM,
+            Self::AlgorithmUnfit { .. } => &ALGORITHM_UNFIT,
+            Self::RsaTooSmall { .. } => &RSA_TOO_SMALL,
+            Self::RsaTooLarge { .. } => &RSA_TOO_LARGE,
+            Self::RsaExponent => &RSA_EXPONENT,
+            Self::RsaMultiPrime => &RSA_MULTI_PRIME,
+            Self::RsaEqualPrimes => &RSA_EQUAL_PRIMES,
+            Self::RsaInconsistent => &RSA_INCONSISTENT,
+            Self::ScalarOutOfRange => &SCALAR_OUT_OF_RANGE,
+            Self::NotOnCurve => &NOT_ON_CURVE,
+            Self::Mismatch => &MISMATCH,
+            Self::Probe => &PROBE,
+            Self::GenerateSize { .. } => &GENERATE_SIZE,
+            Self::Generate => &GENERATE,
+        }
+    }
+}
+
+/// The faults of a public half that have a word of their own here keep it.
+impl From<JwkError> for KeyError {
+    fn from(error: JwkError) -> Self {
+        match error {
+            JwkError::RsaSize { bits } if bits < crate::jwk::RSA_MIN_BITS => Self::RsaTooSmall { bits },
+            JwkError::RsaSize { bits } => Self::RsaTooLarge { bits },
+            JwkError::RsaExponent { .. } => Self::RsaExponent,
+            JwkError::RsaEvenModulus => Self::RsaInconsistent,
+            JwkError::NotOnCurve => Self::NotOnCurve,
+            JwkError::Symmetric => Self::Symmetric,
+            other => Self::MalformedJwk(other),
+        }
+    }
+}
+
+/// The codes of this module.
+pub static CODES: &[&Code] = &[
+    &EMPTY,
+    &UNRECOGNISED,
+    &UNSUPPORTED_FORM,
+    &ENCODED_TWICE,
+    &JSON_MEMBERS,
+    &MALFORMED_PEM,
+    &MALFORMED_DER,
+    &MALFORMED_JSON,
+    &MALFORMED_JWK,
+    &PUBLIC_ONLY,
+    &CERTIFICATE_ONLY,
+    &SYMMETRIC,
+    &TWO_PRIVATE_KEYS,
+    &ENCRYPTED,
+    &UNKNOWN_TYPE,
+    &UNKNOWN_CURVE,
+    &NOT_FOR_SIGNING,
+    &UNKNOWN_ALGORITHM,
+    &ALGORITHM_UNFIT,
+    &RSA_TOO_SMALL,
+    &RSA_TOO_LARGE,
+    &RSA_LARGE,
+    &RSA_EXPONENT,
+    &RSA_MULTI_PRIME,
+    &RSA_EQUAL_PRIMES,
+    &RSA_INCONSISTENT,
+    &SCALAR_OUT_OF_RANGE,
+    &NOT_ON_CURVE,
+    &MISMATCH,
+    &PROBE,
+    &GENERATE_SIZE,
+    &GENERATE,
+];
+
+const fn refusal(name: &'static str, meaning: &'static str, cure: &'static str) -> Code {
+    Code { name, severity: Severity::Error, exit: Exit::Refused, meaning, cure }
+}
+
+static EMPTY: Code = refusal(
+    "key.empty",
+    "The place where the key should be holds nothing.",
+    "Put the private key there; for a new issuer make one with `oneseal keys init`. A template or a mount that \
+     failed leaves an empty file too.",
+);
+static UNRECOGNISED: Code = refusal(
+    "key.unrecognised",
+    "The value is no private key in any form that is read.",
+    "Give a private key as PEM (PKCS#8, PKCS#1, SEC1), DER, JWK or JWKS, or base64 of one of these.",
+);
+static UNSUPPORTED_FORM: Code = refusal(
+    "key.unsupported_form",
+    "The value holds a key in a form that is not read (OpenSSH, PKCS#12).",
+    "Convert it to PKCS#8: `ssh-keygen -p -m PKCS8 -f KEY` on a copy of an OpenSSH key, `openssl pkcs12 -in FILE \
+     -nocerts -nodes` for PKCS#12.",
+);
+static ENCODED_TWICE: Code = refusal(
+    "key.encoded_twice",
+    "The value is base64 of base64, usually a Kubernetes Secret whose `data` was encoded by hand and again by a tool.",
+    "Encode once: put the text under `stringData`, or its base64 under `data`.",
+);
+static JSON_MEMBERS: Code = refusal(
+    "key.json_members",
+    "The value is a JSON object that is no JWK, such as a key/value secret.",
+    "Name the member that holds the key with `provider.member`.",
+);
+static MALFORMED_PEM: Code = refusal(
+    "key.malformed_pem",
+    "A PEM block is cut off or its text is damaged.",
+    "Copy the file again, whole, from `-----BEGIN` to `-----END …-----`; in an environment variable write each \
+     newline as `\\n`, or give the file's base64.",
+);
+static MALFORMED_DER: Code = refusal(
+    "key.malformed_der",
+    "The binary structure inside the key is cut off or damaged.",
+    "Copy the key again and check it with `openssl pkey -in KEY -check -noout`.",
+);
+static MALFORMED_JSON: Code = refusal(
+    "key.malformed_json",
+    "The value begins like JSON and is none, or an object holds a member twice.",
+    "Write the JWK or JWKS again as one JSON object (RFC 7517).",
+);
+static MALFORMED_JWK: Code = refusal(
+    "key.malformed_jwk",
+    "A member of the JWK is missing, of the wrong type, or not in canonical unpadded base64url.",
+    "Export the JWK again with a tool that follows RFC 7518 section 6.",
+);
+static PUBLIC_ONLY: Code = refusal(
+    "key.public_only",
+    "A public key stands where the private one must.",
+    "Give the private key; its public half is derived.",
+);
+static CERTIFICATE_ONLY: Code = refusal(
+    "key.certificate_only",
+    "A certificate stands where the private key must.",
+    "Give the certificate's private key (`tls.key`, not `tls.crt`).",
+);
+static SYMMETRIC: Code = refusal(
+    "key.symmetric",
+    "A symmetric key cannot be published, so nobody could verify with it.",
+    "Use an RSA, EC (P-256, P-384) or Ed25519 key.",
+);
+static TWO_PRIVATE_KEYS: Code = refusal(
+    "key.two_private_keys",
+    "Several private keys stand in one entry, and which one signs is not to be guessed.",
+    "Give each key an entry of its own: `current`, `next`, `previous`.",
+);
+static ENCRYPTED: Code = refusal(
+    "key.encrypted",
+    "The private key is encrypted with a passphrase. Encrypted keys come with a passphrase provider; this version \
+     reads unencrypted ones.",
+    "Decrypt it into the secret store: `openssl pkcs8 -topk8 -nocrypt -in KEY -out KEY.unencrypted`.",
+);
+static UNKNOWN_TYPE: Code = refusal(
+    "key.unknown_type",
+    "The key is of a kind that no algorithm here signs with.",
+    "Use an RSA, EC (P-256, P-384) or Ed25519 key.",
+);
+static UNKNOWN_CURVE: Code = refusal(
+    "key.unknown_curve",
+    "The key is on a curve that no algorithm here signs with.",
+    "Use P-256 (`openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256`), P-384 or Ed25519.",
+);
+static NOT_FOR_SIGNING: Code = refusal(
+    "key.not_for_signing",
+    "The JWK's `use` is not `sig`, or its `key_ops` lacks `sign`.",
+    "Use a key made for signing; a key that also decrypts should not sign tokens.",
+);
+static UNKNOWN_ALGORITHM: Code = refusal(
+    "key.unknown_algorithm",
+    "The JWK's `alg` is none that is signed with here.",
+    "Use RS256, RS384, RS512, PS256, ES256, ES384 or EdDSA, or leave `alg` out.",
+);
+static ALGORITHM_UNFIT: Code = refusal(
+    "key.algorithm_unfit",
+    "The algorithm does not fit the kind of key.",
+    "RS256, RS384, RS512 and PS256 want RSA, ES256 wants P-256, ES384 wants P-384, EdDSA wants Ed25519.",
+);
+static RSA_TOO_SMALL: Code = refusal(
+    "key.rsa_too_small",
+    "An RSA key below 2048 bits can be factored by those who care to, and relying parties refuse it.",
+    "Use 2048, 3072 or 4096 bits: `openssl genpkey -algorithm RSA -pkeyopt rsa_keygen_bits:2048`.",
+);
+static RSA_TOO_LARGE: Code = refusal(
+    "key.rsa_too_large",
+    "An RSA key above 8192 bits is refused by relying parties and too slow to sign with.",
+    "Use 2048, 3072 or 4096 bits.",
+);
+/// The one warning among them.
+pub(super) static RSA_LARGE: Code = Code {
+    name: "key.rsa_large",
+    severity: Severity::Warning,
+    exit: Exit::Refused,
+    meaning: "An RSA key above 4096 bits signs slowly, and some relying parties refuse it.",
+    cure: "Prefer 2048 or 3072 bits, or ES256 where every relying party takes it.",
+};
+static RSA_EXPONENT: Code = refusal(
+    "key.rsa_exponent",
+    "The RSA public exponent is even, below 65537 or not below 2^32.",
+    "Make the key with the usual exponent, 65537.",
+);
+static RSA_MULTI_PRIME: Code = refusal(
+    "key.rsa_multi_prime",
+    "The RSA key has more than two primes.",
+    "Make a key with two primes, as every tool does unless asked.",
+);
+static RSA_EQUAL_PRIMES: Code = refusal(
+    "key.rsa_equal_primes",
+    "Both primes of the RSA key are the same, so its square root reveals it.",
+    "Discard the key and the tool that made it.",
+);
+static RSA_INCONSISTENT: Code = refusal(
+    "key.rsa_inconsistent",
+    "The components of the RSA key contradict each other: it is damaged, and signing with it could reveal it.",
+    "Restore the key from its source; check with `openssl pkey -in KEY -check -noout`.",
+);
+static SCALAR_OUT_OF_RANGE: Code = refusal(
+    "key.scalar_out_of_range",
+    "The private scalar is zero or not below the order of its curve.",
+    "Discard the key; no tool makes such a one.",
+);
+static NOT_ON_CURVE: Code = refusal(
+    "key.not_on_curve",
+    "The public point is not on the curve that the key names.",
+    "Restore the key from its source.",
+);
+static MISMATCH: Code = refusal(
+    "key.mismatch",
+    "The public half written in the key belongs to another private half.",
+    "Restore the key from its source; do not mix halves by hand.",
+);
+static PROBE: Code = refusal(
+    "key.probe_failed",
+    "A probe signed with the key does not verify with its own public half.",
+    "Discard the key, and suspect the machine's memory or processor if it has worked before.",
+);
+static GENERATE_SIZE: Code = refusal(
+    "key.generate_size",
+    "RSA keys are generated with 2048, 3072 or 4096 bits.",
+    "Ask for one of these.",
+);
+static GENERATE: Code = refusal(
+    "key.generate_failed",
+    "The cryptographic library could not make a key.",
+    "Try again; if it stays, the system's random source is broken.",
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_dotted_and_cured() {
+        let mut names: Vec<_> = CODES.iter().map(|code| code.name).collect();
+        assert!(names.iter().all(|name| name.starts_with("key.")));
+        assert!(CODES.iter().all(|code| code.meaning.ends_with('.') && code.cure.ends_with('.')));
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all);
+    }
+}

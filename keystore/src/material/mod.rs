@@ -1,0 +1,115 @@
+//! Private key material: read, judged, generated.
+//!
+//! The route is `parse`: [`form`] finds what the bytes are (PEM, DER, JWK, base64 of these), [`der`] and
+//! [`private_jwk`] read components, [`judge`] decides whether they are a key. Nothing else can make a
+//! [`PrivateKey`] but [`generate`], whose keys go through the same judge.
+//!
+//! The form is told by content, not by file name or PEM label: half the world's labels are wrong, and a key that
+//! passes the judge is a key. Around a PEM block everything is allowed, inside it nothing.
+
+mod der;
+mod error;
+mod form;
+mod generate;
+mod judge;
+mod pair;
+mod pem;
+mod private_jwk;
+
+use std::fmt;
+
+use zeroize::Zeroizing;
+
+pub use error::{CODES, KeyError};
+pub use generate::{generate, generate_rsa};
+pub(crate) use pair::KeyPair;
+
+use crate::findings::Findings;
+use crate::{Algorithm, KeyType, PublicKey};
+
+/// A private key, parsed and judged, with its public half derived. `Debug` shows kind and thumbprint.
+///
+/// It is neither `Clone` nor comparable, and its components are wiped when it is dropped:
+/// ```compile_fail,E0599
+/// # fn twice(key: oneseal_keystore::material::PrivateKey) -> (impl Sized, impl Sized) {
+/// (key.clone(), key)
+/// # }
+/// ```
+pub struct PrivateKey {
+    secret: Secret,
+    public: PublicKey,
+    declared_algorithm: Option<Algorithm>,
+}
+
+impl PrivateKey {
+    /// Reads PEM or DER of PKCS#8, PKCS#1 or SEC1, a private JWK, or a JWKS with one private key.
+    ///
+    /// PEM may have any newlines, a byte order mark, indentation, text, certificates and public keys around it,
+    /// may be quoted, stand on one line, or have its newlines written `\n`. PEM, DER and JWK may be wrapped in
+    /// base64 once. The same key in any form has the same thumbprint.
+    ///
+    /// # Errors
+    /// A [`KeyError`] that says what the bytes are instead; never any part of them.
+    pub fn parse(value: &[u8]) -> Result<Self, KeyError> {
+        form::read(value)
+    }
+
+    /// Its kind.
+    pub fn key_type(&self) -> KeyType {
+        self.public.key_type()
+    }
+
+    /// The derived public half.
+    pub fn public(&self) -> &PublicKey {
+        &self.public
+    }
+
+    /// The algorithm named by a JWK's `alg`, if it came from one that says.
+    pub fn declared_algorithm(&self) -> Option<Algorithm> {
+        self.declared_algorithm
+    }
+
+    /// What is worth knowing of a key that is taken all the same, said of `place`.
+    pub fn warnings(&self, place: &str) -> Findings {
+        let mut findings = Findings::new();
+        if let Some(bits) = self.public.rsa_bits().filter(|bits| *bits > RSA_LARGE_BITS) {
+            findings.push(&error::RSA_LARGE, place, format!("an RSA key of {bits} bits"));
+        }
+        findings
+    }
+
+    /// The private JWK as JSON text without white space, members in the order `kty, crv, n, e, x, y, d, p, q, dp,
+    /// dq, qi`: the one door through which a ring document gets private material.
+    pub fn expose_jwk(&self) -> Zeroizing<String> {
+        private_jwk::write(&self.public, &self.secret)
+    }
+}
+
+impl fmt::Debug for PrivateKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PrivateKey({}, {})", self.key_type(), self.public.thumbprint())
+    }
+}
+
+/// The private components.
+enum Secret {
+    /// Boxed: it is much larger than the others.
+    Rsa(Box<RsaSecret>),
+    /// The scalar, of the curve's full length.
+    Ec(Zeroizing<Vec<u8>>),
+    /// The seed (RFC 8032 section 5.1.5).
+    Ed25519(Zeroizing<[u8; 32]>),
+}
+
+/// RFC 8017 section 3.2, big-endian, without leading zero octets.
+struct RsaSecret {
+    d: Zeroizing<Vec<u8>>,
+    p: Zeroizing<Vec<u8>>,
+    q: Zeroizing<Vec<u8>>,
+    dp: Zeroizing<Vec<u8>>,
+    dq: Zeroizing<Vec<u8>>,
+    qi: Zeroizing<Vec<u8>>,
+}
+
+/// Above it each signature costs milliseconds, and every token half a kilobyte.
+const RSA_LARGE_BITS: usize = 4096;

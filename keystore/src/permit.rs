@@ -1,0 +1,38 @@
+//! The only licence to make a key.
+
+/// Proof that a new key is wanted: [`material::generate`](crate::material::generate) takes one, and only
+/// [`init`](crate::init) can make it. No boot, load, follow, mint or publish path holds one, so none of them can
+/// ever replace a missing key by a fresh one.
+///
+/// Generating with a permit in hand compiles:
+/// ```
+/// # use oneseal_keystore::{Algorithm, GenerationPermit, material};
+/// fn with(permit: &GenerationPermit) {
+///     let _ = material::generate(permit, Algorithm::Es256);
+/// }
+/// ```
+/// Making the permit does not:
+/// ```compile_fail,E0423
+/// # use oneseal_keystore::{Algorithm, GenerationPermit, material};
+/// let _ = material::generate(&GenerationPermit(()), Algorithm::Es256);
+/// ```
+/// nor does asking for a default or for a copy that outlives the one who was allowed:
+/// ```compile_fail,E0277
+/// # use oneseal_keystore::GenerationPermit;
+/// fn needs<T: Default>() {}
+/// needs::<GenerationPermit>();
+/// ```
+/// ```compile_fail,E0277
+/// # use oneseal_keystore::GenerationPermit;
+/// fn needs<T: Clone>() {}
+/// needs::<GenerationPermit>();
+/// ```
+#[derive(Debug)]
+pub struct GenerationPermit(());
+
+impl GenerationPermit {
+    /// For `init` alone, which writes what it makes by `create` and so can only ever be first.
+    pub(crate) fn for_first_ring() -> Self {
+        Self(())
+    }
+}

@@ -1,0 +1,167 @@
+//! Bare keys: key files without a document, whose names tell their role.
+//!
+//! | first part of the name | state |
+//! |---|---|
+//! | `current`, also a `tls` key, `AWSCURRENT`, and the only value of a file, variable or inline provider | active |
+//! | `next`, `AWSPENDING` | pending |
+//! | `previous`, `AWSPREVIOUS` | retiring |
+//!
+//! An algorithm may follow (`current.ES256.pem`), then the form. Without it a key has the algorithm of its own JWK,
+//! or its type's default. The same key under two names counts once, in its strongest role: AWS leaves labels behind.
+
+use std::collections::BTreeSet;
+
+use oneseal_providers::{Entries, SecretBytes};
+
+use super::{KeyState, Origin, Ring, RingKey, check};
+use crate::codes::{PROVIDER_IGNORED, PROVIDER_NOT_FOUND};
+use crate::material::{KeyError, PrivateKey};
+use crate::{Algorithm, Digest, Findings, Identity};
+
+/// Reads every entry whose name tells a role.
+///
+/// # Errors
+/// Every fault of every such entry.
+pub fn read(entries: &Entries) -> Result<(Ring, Findings), Findings> {
+    let mut notes = Findings::new();
+    let mut faults = Findings::new();
+    let mut keys = Vec::new();
+    for (name, value) in entries.iter() {
+        match parse_name(name) {
+            Ok(role) => match read_key(name, value, role) {
+                Ok(key) => keys.push(key),
+                Err(found) => faults.extend(found),
+            },
+            Err(why) => notes.push(&PROVIDER_IGNORED, name, why),
+        }
+    }
+    if keys.is_empty() && faults.is_empty() {
+        faults.push(&PROVIDER_NOT_FOUND, "entries", no_key_among(entries));
+    }
+    let mut ring = Ring {
+        origin: Origin::Bare,
+        identity: Identity { incarnation: 0, revision: 0, digest: Digest::ZERO },
+        keys: strongest_roles(keys, &mut notes),
+        tombstones: BTreeSet::new(),
+        rotation: None,
+    };
+    if faults.is_empty() {
+        faults.extend(check(&ring));
+    }
+    if !faults.is_empty() {
+        faults.extend(notes);
+        return Err(faults);
+    }
+    ring.identity.digest = Digest::of(&crate::snapshot::write_jwks(&ring));
+    Ok((ring, notes))
+}
+
+/// The entries that stand beside a ring document and are therefore not read.
+pub(super) fn ignored_beside_document(entries: &Entries, document: &str) -> Findings {
+    let mut notes = Findings::new();
+    for (name, _) in entries.iter().filter(|(name, _)| *name != document) {
+        notes.push(&PROVIDER_IGNORED, name, format!("{document} is a ring document, so it alone counts"));
+    }
+    notes
+}
+
+struct Role {
+    state: KeyState,
+    algorithm: Option<Algorithm>,
+}
+
+/// Reads an entry's name; the error says why it names no role.
+fn parse_name(name: &str) -> Result<Role, String> {
+    let mut parts = name.split('.');
+    let state = match parts.next().unwrap_or_default() {
+        "current" | "AWSCURRENT" => KeyState::Active,
+        "next" | "AWSPENDING" => KeyState::Pending,
+        "previous" | "AWSPREVIOUS" => KeyState::Retiring,
+        "tls" if name == "tls.key" => return Ok(Role { state: KeyState::Active, algorithm: None }),
+        _ => return Err("its name is none of current, next, previous".to_owned()),
+    };
+    let mut rest: Vec<_> = parts.collect();
+    if rest.last().is_some_and(|form| ["pem", "der", "jwk"].contains(form)) {
+        rest.pop();
+    }
+    let algorithm = match rest.as_slice() {
+        [] => None,
+        [name] => Some(name.parse::<Algorithm>().map_err(|error| error.to_string())?),
+        _ => return Err("its name has more parts than role, algorithm and form".to_owned()),
+    };
+    Ok(Role { state, algorithm })
+}
+
+fn read_key(name: &str, value: &SecretBytes, role: Role) -> Result<RingKey, Findings> {
+    let refuse = |error: KeyError| {
+        let mut findings = Findings::new();
+        findings.push(error.code(), name, error.to_string());
+        findings
+    };
+    let private = PrivateKey::parse(value.expose()).map_err(refuse)?;
+    let key_type = private.key_type();
+    let algorithm = role.algorithm.or(private.declared_algorithm()).unwrap_or(key_type.default_algorithm());
+    if algorithm.key_type() != key_type {
+        return Err(refuse(KeyError::AlgorithmUnfit { key_type, algorithm }));
+    }
+    let public = private.public().clone();
+    Ok(RingKey {
+        kid: public.thumbprint(),
+        algorithm,
+        state: role.state,
+        public,
+        private: Some(private),
+        retiring_at: None,
+        place: name.to_owned(),
+    })
+}
+
+/// One key a thumbprint: the strongest state wins, the rest become notes.
+fn strongest_roles(mut keys: Vec<RingKey>, notes: &mut Findings) -> Vec<RingKey> {
+    keys.sort_by_key(|key| key.state);
+    let mut kept: Vec<RingKey> = Vec::new();
+    for key in keys {
+        match kept.iter().find(|other| other.kid == key.kid && other.state < key.state) {
+            Some(stronger) => {
+                let why = format!("the same key as {}, which counts", stronger.place);
+                notes.push(&PROVIDER_IGNORED, &key.place, why);
+            }
+            None => kept.push(key),
+        }
+    }
+    kept
+}
+
+fn no_key_among(entries: &Entries) -> String {
+    let names: Vec<_> = entries.iter().map(|(name, _)| name).collect();
+    if names.is_empty() {
+        return "there are no entries".to_owned();
+    }
+    format!("none of the entries is named current, next or previous: {}", names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(name: &str) -> Option<(KeyState, Option<Algorithm>)> {
+        parse_name(name).ok().map(|role| (role.state, role.algorithm))
+    }
+
+    #[test]
+    fn names_tell_role_and_algorithm() {
+        assert_eq!(state("current"), Some((KeyState::Active, None)));
+        assert_eq!(state("tls.key"), Some((KeyState::Active, None)));
+        assert_eq!(state("AWSPREVIOUS"), Some((KeyState::Retiring, None)));
+        assert_eq!(state("next.ES256.pem"), Some((KeyState::Pending, Some(Algorithm::Es256))));
+        assert_eq!(state("current.EdDSA"), Some((KeyState::Active, Some(Algorithm::EdDsa))));
+        assert_eq!(state("current.jwk"), Some((KeyState::Active, None)));
+    }
+
+    #[test]
+    fn other_names_are_none_of_ours() {
+        for name in ["tls.crt", "tls.pem", "ca.crt", "old.pem", "current.HS256.pem", "current.ES256.x.pem", "Current"] {
+            assert_eq!(state(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! The ring document, format 1: read, and checked before anything of it is believed.
+//!
+//! A document has two halves. The *public* one is the JSON object without `private`, `sealed` and `sig`; in its
+//! canonical form (RFC 8785) it is what the digest names and what the signature covers. The *private* one is the
+//! private JWKs, which are read straight from the provider's secret bytes and never become `serde_json` values.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use oneseal_coordination::UnixTime;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::view::{DocumentView, KeyView};
+use super::{Origin, Ring, RingKey, check, log};
+use crate::codes::{
+    RING_FORMAT, RING_ISSUER_MISMATCH, RING_MALFORMED, RING_SEALED_WITHOUT_KEK, RING_UNAUTHENTIC,
+};
+use crate::findings::Code;
+use crate::json::{self, JsonError};
+use crate::material::PrivateKey;
+use crate::verify::Verifier;
+use crate::{Algorithm, Digest, Findings, Identity, IssuerUrl, KeyId, PublicKey};
+
+/// The format this version reads and writes.
+pub(crate) const FORMAT: u64 = 1;
+/// The JWKS writer this version knows.
+pub(crate) const JWKS_WRITER: u64 = 1;
+/// `typ` of the document's signature.
+pub(crate) const SIG_TYP: &str = "oneseal-ring+jws";
+/// Relying parties exist that read no more keys than this (OCI API Gateway).
+pub(crate) const MAX_KEYS: usize = 10;
+/// How many successors a ring key's chain of endorsements may name.
+const MAX_ENDORSEMENTS: usize = 16;
+
+/// Whether `value` is a ring document: a JSON object with an integer `format` and an array `keys`. Cheap, and true
+/// of malformed ones too, so that a broken document is reported as such and not as a broken key.
+pub(crate) fn is_document(value: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(value) else { return false };
+    let Ok(members) = json::members(text) else { return false };
+    let has = |wanted: &str, test: fn(&str) -> bool| {
+        members.iter().any(|(name, value)| name == wanted && test(value.get()))
+    };
+    has("format", |text| text.parse::<i64>().is_ok()) && has("keys", |text| text.starts_with('['))
+}
+
+/// Reads and checks the document in the entry `place`.
+///
+/// # Errors
+/// Every fault found; nothing of a faulty document is used.
+pub(crate) fn read(place: &str, value: &[u8], issuer: &IssuerUrl) -> Result<(Ring, Findings), Findings> {
+    let split = split(value).map_err(|error| one(&RING_MALFORMED, place, error.to_string()))?;
+    let view = view(place, &split.public)?;
+    let mut faults = check_view(place, &view, issuer);
+    if let Some(Value::Array(entries)) = split.public.get("log") {
+        if let Err(broken) = log::check(entries) {
+            faults.push(&RING_UNAUTHENTIC, format!("{place}: log"), broken);
+        }
+    }
+    let canonical = canonical(&split.public);
+    let ring_key = match check_signature(&view, &split, &canonical) {
+        Ok(kid) => Some(kid),
+        Err(why) => {
+            faults.push(&RING_UNAUTHENTIC, format!("{place}: sig"), why);
+            None
+        }
+    };
+    let mut keys = Vec::new();
+    for (i, key) in view.keys.iter().enumerate() {
+        match read_key(key, format!("{place}: keys[{i}]"), split.privates.get(&i)) {
+            Ok(key) => keys.push(key),
+            Err(found) => faults.extend(found),
+        }
+    }
+    let (Some(ring_key), false) = (ring_key, faults.has_errors()) else { return Err(faults) };
+    let ring = Ring {
+        origin: Origin::Document { incarnation_id: view.incarnation.id, ring_key },
+        identity: Identity {
+            incarnation: view.incarnation.number,
+            revision: view.revision,
+            digest: Digest::of(&canonical),
+        },
+        keys,
+        tombstones: tombstones(place, &view.tombstones)?,
+        rotation: Some(view.rotation),
+    };
+    faults.extend(check(&ring));
+    if faults.has_errors() { Err(faults) } else { Ok((ring, faults)) }
+}
+
+/// The canonical public document: the bytes that are hashed and signed.
+pub(crate) fn canonical(public: &Map<String, Value>) -> Vec<u8> {
+    // Fails only for maps with keys that are no strings, which `Map` cannot hold.
+    serde_json_canonicalizer::to_vec(public).unwrap_or_default()
+}
+
+/// A document, taken apart.
+struct Split<'a> {
+    public: Map<String, Value>,
+    /// By position in `keys`.
+    privates: BTreeMap<usize, Half<'a>>,
+    ring_private: Option<Half<'a>>,
+    sig: String,
+}
+
+/// A private half as it rests in the document.
+enum Half<'a> {
+    Plain(&'a RawValue),
+    Sealed,
+}
+
+fn split(value: &[u8]) -> Result<Split<'_>, JsonError> {
+    let text = std::str::from_utf8(value).map_err(|_| JsonError::Syntax { line: 1, column: 1 })?;
+    let mut split = Split { public: Map::new(), privates: BTreeMap::new(), ring_private: None, sig: String::new() };
+    for (name, raw) in json::members(text)? {
+        match name.as_str() {
+            "sig" => split.sig = json::parse(raw.get().as_bytes())?.as_str().unwrap_or_default().to_owned(),
+            "ring_key" => {
+                let (public, half) = split_half(raw)?;
+                split.ring_private = half;
+                split.public.insert(name, public);
+            }
+            "keys" => {
+                let raws: Vec<&RawValue> =
+                    serde_json::from_str(raw.get()).map_err(|error| JsonError::from(&error))?;
+                let mut keys = Vec::new();
+                for (i, raw) in raws.into_iter().enumerate() {
+                    let (public, half) = split_half(raw)?;
+                    keys.push(public);
+                    split.privates.extend(half.map(|half| (i, half)));
+                }
+                split.public.insert(name, Value::Array(keys));
+            }
+            _ => {
+                split.public.insert(name, json::parse(raw.get().as_bytes())?);
+            }
+        }
+    }
+    Ok(split)
+}
+
+/// An object without its `private` and `sealed`, and what was there.
+fn split_half(raw: &RawValue) -> Result<(Value, Option<Half<'_>>), JsonError> {
+    let mut public = Map::new();
+    let mut half = None;
+    for (name, raw) in json::members(raw.get())? {
+        match name.as_str() {
+            "private" => half = Some(Half::Plain(raw)),
+            "sealed" => half = half.or(Some(Half::Sealed)),
+            _ => {
+                public.insert(name, json::parse(raw.get().as_bytes())?);
+            }
+        }
+    }
+    Ok((Value::Object(public), half))
+}
+
+fn view(place: &str, public: &Map<String, Value>) -> Result<DocumentView, Findings> {
+    if let Some(format) = public.get("format").filter(|format| format.as_u64() != Some(FORMAT)) {
+        return Err(one(&RING_FORMAT, place, format!("format {format}; this version reads {FORMAT}")));
+    }
+    let view: DocumentView = serde_json::from_value(Value::Object(public.clone()))
+        .map_err(|error| one(&RING_MALFORMED, place, error.to_string()))?;
+    if view.jwks_writer != JWKS_WRITER {
+        let message = format!("jwks_writer {}; this version knows {JWKS_WRITER}", view.jwks_writer);
+        return Err(one(&RING_FORMAT, place, message));
+    }
+    Ok(view)
+}
+
+/// What can be judged from the public members alone, signature and keys aside.
+fn check_view(place: &str, view: &DocumentView, issuer: &IssuerUrl) -> Findings {
+    let mut faults = Findings::new();
+    if view.issuer != issuer.as_str() {
+        let message = format!("the ring is for {}, the configured issuer is {issuer}", view.issuer);
+        faults.push(&RING_ISSUER_MISMATCH, place, message);
+    }
+    let mut malformed = |member: &str, what: String| {
+        faults.push(&RING_MALFORMED, format!("{place}: {member}"), what);
+    };
+    if view.keys.len() > MAX_KEYS {
+        malformed("keys", format!("{} keys; at most {MAX_KEYS} are published", view.keys.len()));
+    }
+    if view.revision == 0 || view.incarnation.number == 0 {
+        malformed("revision", "revision and incarnation count from 1".to_owned());
+    }
+    if (view.revision == 1) != view.prev_digest.is_none() {
+        malformed("prev_digest", "null in the first revision, and only there".to_owned());
+    }
+    if view.prev_digest.as_deref().is_some_and(|digest| Digest::from_hex(digest).is_none()) {
+        malformed("prev_digest", "not 64 lower-case hex digits".to_owned());
+    }
+    for (member, id) in [("incarnation.id", &view.incarnation.id), ("change_id", &view.change_id)] {
+        if uuid::Uuid::try_parse(id).is_err() {
+            malformed(member, "not a UUID".to_owned());
+        }
+    }
+    if view.ring_key.endorsements.len() > MAX_ENDORSEMENTS {
+        malformed("ring_key.endorsements", format!("more than {MAX_ENDORSEMENTS}"));
+    }
+    if view.keys.iter().any(|key| key.kid == view.ring_key.kid) {
+        malformed("ring_key", "the ring key signs the document and nothing else, but it is among the keys".to_owned());
+    }
+    faults.extend(view.rotation.check(&format!("{place}: rotation")));
+    faults
+}
+
+/// The thumbprint of the ring key whose signature over the document holds.
+fn check_signature(view: &DocumentView, split: &Split<'_>, canonical: &[u8]) -> Result<KeyId, String> {
+    let public = PublicKey::from_jwk(&view.ring_key.public).map_err(|error| error.to_string())?;
+    let kid = public.thumbprint();
+    if kid.as_str() != view.ring_key.kid {
+        return Err("ring_key.kid is not the thumbprint of ring_key.public".to_owned());
+    }
+    let verifier =
+        Verifier::new(&public, Algorithm::EdDsa, kid.clone()).map_err(|error| error.to_string())?;
+    verifier.verify_detached(&split.sig, SIG_TYP, canonical).map_err(|error| error.to_string())?;
+    if let Some(Half::Plain(raw)) = &split.ring_private {
+        let private = PrivateKey::parse(raw.get().as_bytes()).map_err(|error| error.to_string())?;
+        if *private.public() != public {
+            return Err("ring_key.private does not belong to ring_key.public".to_owned());
+        }
+    }
+    Ok(kid)
+}
+
+fn read_key(view: &KeyView, place: String, half: Option<&Half<'_>>) -> Result<RingKey, Findings> {
+    let malformed = |what: String| one(&RING_MALFORMED, &place, what);
+    let algorithm: Algorithm = view.alg.parse().map_err(|error: crate::algorithm::UnknownAlgorithm| malformed(error.to_string()))?;
+    let public = PublicKey::from_jwk(&view.public).map_err(|error| malformed(error.to_string()))?;
+    if public.key_type() != algorithm.key_type() {
+        return Err(malformed(format!("an {} key cannot be for {algorithm}", public.key_type())));
+    }
+    let kid = KeyId::parse(&view.kid).map_err(|error| malformed(error.to_string()))?;
+    if kid != public.thumbprint() && !view.adopted_kid {
+        return Err(malformed("kid is not the key's thumbprint, and adopted_kid does not say why".to_owned()));
+    }
+    let private = match half {
+        None => None,
+        Some(Half::Sealed) => {
+            return Err(one(&RING_SEALED_WITHOUT_KEK, &place, format!("the private half of {kid} is sealed")));
+        }
+        Some(Half::Plain(raw)) => {
+            let key = PrivateKey::parse(raw.get().as_bytes())
+                .map_err(|error| one(error.code(), &place, error.to_string()))?;
+            if *key.public() != public {
+                return Err(malformed(format!("the private half does not belong to {kid}")));
+            }
+            Some(key)
+        }
+    };
+    let retiring_at = view.retiring_at.map(UnixTime);
+    Ok(RingKey { kid, algorithm, state: view.state, public, private, retiring_at, place })
+}
+
+fn tombstones(place: &str, views: &[super::view::TombstoneView]) -> Result<BTreeSet<KeyId>, Findings> {
+    views
+        .iter()
+        .flat_map(|view| [&view.kid, &view.thumbprint])
+        .map(|kid| KeyId::parse(kid))
+        .collect::<Result<_, _>>()
+        .map_err(|error| one(&RING_MALFORMED, &format!("{place}: tombstones"), error.to_string()))
+}
+
+fn one(code: &'static Code, place: &str, message: String) -> Findings {
+    let mut findings = Findings::new();
+    findings.push(code, place, message);
+    findings
+}

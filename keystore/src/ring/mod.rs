@@ -1,0 +1,158 @@
+//! The ring: which keys there are and in which state, read from a provider's entries.
+//!
+//! Two sources make one type. A *document* ([`document`]) is a value of our own format and carries everything; *bare
+//! keys* ([`bare`]) are whatever key files are there, their names telling the role. What follows, the snapshot,
+//! does not care which it was.
+
+pub mod bare;
+pub mod document;
+pub(crate) mod log;
+mod view;
+pub(crate) mod write;
+
+use std::collections::BTreeSet;
+
+use oneseal_coordination::UnixTime;
+use oneseal_providers::Entries;
+use serde::{Deserialize, Serialize};
+
+use crate::codes::{RING_DUPLICATE_KEY, RING_MALFORMED, RING_NO_ACTIVE, RING_TWO_ACTIVE};
+use crate::material::PrivateKey;
+use crate::{Algorithm, Findings, Identity, IssuerUrl, KeyId, PublicKey, Rotation};
+
+/// The keys of one issuer at one revision.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Ring {
+    /// Where it came from.
+    pub origin: Origin,
+    /// Which revision of which life, and what it says.
+    pub identity: Identity,
+    /// The keys, in the order of the source.
+    pub keys: Vec<RingKey>,
+    /// Thumbprints that were here once and must never come back.
+    pub tombstones: BTreeSet<KeyId>,
+    /// The fleet's times; `None` for bare keys, which take configuration's.
+    pub rotation: Option<Rotation>,
+}
+
+/// What a ring was read from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Origin {
+    /// A ring document, signed by the ring key of this thumbprint.
+    Document {
+        /// The incarnation's id, a UUID.
+        incarnation_id: String,
+        /// Thumbprint of the key that signed the document.
+        ring_key: KeyId,
+    },
+    /// Key files without a document.
+    Bare,
+}
+
+/// One key of a ring.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct RingKey {
+    /// Its name in headers and in the JWKS.
+    pub kid: KeyId,
+    /// The one algorithm it is for.
+    pub algorithm: Algorithm,
+    /// What it is used for now.
+    pub state: KeyState,
+    /// Its public half.
+    pub public: PublicKey,
+    /// Its private half, where this replica has it.
+    pub private: Option<PrivateKey>,
+    /// When it stopped signing, if it has: newest first in the JWKS.
+    pub retiring_at: Option<UnixTime>,
+    /// Where it was found: `keys[2]` of a document, an entry's name.
+    pub place: String,
+}
+
+/// What a key is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KeyState {
+    /// Signing and published.
+    Active,
+    /// Published, not signing yet.
+    Pending,
+    /// Published, not signing any more.
+    Retiring,
+}
+
+impl KeyState {
+    /// Its name in documents and reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Pending => "pending",
+            Self::Retiring => "retiring",
+        }
+    }
+}
+
+/// Reads the ring that `entries` hold: the document if there is one, else the bare keys.
+///
+/// # Errors
+/// Every fault found. On success the remarks that do not stop anything are returned beside the ring.
+pub fn read(entries: &Entries, issuer: &IssuerUrl) -> Result<(Ring, Findings), Findings> {
+    let documents: Vec<_> = entries.iter().filter(|(_, value)| document::is_document(value.expose())).collect();
+    match documents.as_slice() {
+        [] => bare::read(entries),
+        [(name, value)] => {
+            let mut ring = document::read(name, value.expose(), issuer)?;
+            ring.1.extend(bare::ignored_beside_document(entries, name));
+            Ok(ring)
+        }
+        [(first, _), (second, _), ..] => {
+            let mut findings = Findings::new();
+            findings.push(&RING_MALFORMED, *second, format!("{first} is a ring document too; one can be true"));
+            Err(findings)
+        }
+    }
+}
+
+/// What must hold of any ring, whatever its origin.
+fn check(ring: &Ring) -> Findings {
+    let mut findings = Findings::new();
+    let mut seen: BTreeSet<&KeyId> = BTreeSet::new();
+    let thumbprints: Vec<_> = ring.keys.iter().map(|key| key.public.thumbprint()).collect();
+    for (key, thumbprint) in ring.keys.iter().zip(&thumbprints) {
+        let buried = ring.tombstones.contains(thumbprint) || ring.tombstones.contains(&key.kid);
+        let twice = !seen.insert(thumbprint) | (key.kid != *thumbprint && !seen.insert(&key.kid));
+        if twice || buried {
+            let message = if buried { "was retired before" } else { "is there twice" };
+            findings.push(&RING_DUPLICATE_KEY, &key.place, format!("the key {} {message}", key.kid));
+        }
+    }
+    for algorithm in Algorithm::ALL {
+        let active: Vec<_> = ring.active(algorithm).map(|key| key.kid.as_str()).collect();
+        if active.len() > 1 {
+            findings.push(&RING_TWO_ACTIVE, algorithm.as_str(), format!("active: {}", active.join(", ")));
+        }
+    }
+    if !ring.keys.iter().any(|key| key.state == KeyState::Active) {
+        findings.push(&RING_NO_ACTIVE, "keys", format!("{} keys, none of them active", ring.keys.len()));
+    }
+    findings
+}
+
+impl Ring {
+    fn active(&self, algorithm: Algorithm) -> impl Iterator<Item = &RingKey> {
+        self.keys.iter().filter(move |key| key.algorithm == algorithm && key.state == KeyState::Active)
+    }
+
+    /// The keys in the order of the JWKS: active by algorithm, pending, retiring newest first, then by kid.
+    pub fn in_jwks_order(&self) -> Vec<&RingKey> {
+        let mut keys: Vec<_> = self.keys.iter().collect();
+        keys.sort_by_key(|key| {
+            let algorithm = (key.state == KeyState::Active).then_some(key.algorithm);
+            let newest = (key.state == KeyState::Retiring).then_some(key.retiring_at.map(|at| -at.as_secs()));
+            (key.state, algorithm, newest, key.kid.clone())
+        });
+        keys
+    }
+}

@@ -1,0 +1,192 @@
+//! The ring document, format 1: made and written.
+
+use oneseal_coordination::UnixTime;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+use zeroize::Zeroizing;
+
+use super::KeyState;
+use super::document::{FORMAT, JWKS_WRITER, SIG_TYP, canonical};
+use super::log::{self, Entry};
+use super::view::{DocumentView, IncarnationView, KeyView, RingKeyView};
+use crate::material::{KeyError, PrivateKey};
+use crate::signer::{SignError, Signer};
+use crate::{Algorithm, Digest, IssuerUrl, KeyId, Rotation};
+
+/// What a first revision is made of.
+#[derive(Debug)]
+pub(crate) struct FirstRing<'a> {
+    pub(crate) issuer: &'a IssuerUrl,
+    pub(crate) rotation: &'a Rotation,
+    pub(crate) keys: &'a [(Algorithm, PrivateKey)],
+    pub(crate) ring_key: &'a PrivateKey,
+    pub(crate) actor: &'a str,
+    pub(crate) reason: &'a str,
+    pub(crate) now: UnixTime,
+    pub(crate) change_id: Uuid,
+    pub(crate) incarnation_id: Uuid,
+}
+
+/// A document ready to be stored.
+#[derive(Debug)]
+pub(crate) struct Written {
+    pub(crate) bytes: Zeroizing<Vec<u8>>,
+    pub(crate) digest: Digest,
+}
+
+/// The first revision of a ring: every key active at once, since nobody can have fetched anything before it.
+///
+/// # Errors
+/// A key that cannot sign.
+pub(crate) fn first(ring: &FirstRing<'_>) -> Result<Written, WriteError> {
+    let view = DocumentView {
+        format: FORMAT,
+        jwks_writer: JWKS_WRITER,
+        issuer: ring.issuer.as_str().to_owned(),
+        incarnation: IncarnationView { number: 1, id: ring.incarnation_id.to_string() },
+        revision: 1,
+        prev_digest: None,
+        change_id: ring.change_id.to_string(),
+        written_at: ring.now.as_secs(),
+        writer: None,
+        ring_key: RingKeyView {
+            kid: ring.ring_key.public().thumbprint().as_str().to_owned(),
+            public: ring.ring_key.public().to_jwk_map(),
+            endorsements: Vec::new(),
+        },
+        keys: ring.keys.iter().map(|(algorithm, key)| active(*algorithm, key, ring)).collect(),
+        tombstones: Vec::new(),
+        rotation: ring.rotation.clone(),
+        log: first_log(ring),
+    };
+    let Value::Object(public) = serde_json::to_value(&view)? else { return Err(WriteError::Shape) };
+    let privates: Vec<_> = ring.keys.iter().map(|(_, key)| key.expose_jwk()).collect();
+    seal_and_render(&public, &privates, ring.ring_key)
+}
+
+fn active(algorithm: Algorithm, key: &PrivateKey, ring: &FirstRing<'_>) -> KeyView {
+    let now = ring.now.as_secs();
+    KeyView {
+        kid: key.public().thumbprint().as_str().to_owned(),
+        alg: algorithm.as_str().to_owned(),
+        state: KeyState::Active,
+        public: key.public().to_jwk_map(),
+        created_at: now,
+        published_at: Some(now),
+        activated_at: Some(now),
+        retiring_at: None,
+        erase_private_after: None,
+        remove_after: None,
+        ttl_high_water_s: Some(ring.rotation.max_token_ttl_s),
+        adopted_kid: false,
+        reason: None,
+    }
+}
+
+fn first_log(ring: &FirstRing<'_>) -> Vec<super::view::LogEntry> {
+    let change_id = ring.change_id.to_string();
+    let kids = ring.keys.iter().map(|(_, key)| key.public().thumbprint());
+    let told = [("ring.created", None)].into_iter().chain(kids.map(|kid| ("key.activated", Some(kid))));
+    let mut entries = Vec::new();
+    for (kind, kid) in told {
+        let entry = Entry {
+            at: ring.now.as_secs(),
+            kind,
+            kid: kid.as_ref().map(KeyId::as_str),
+            actor: ring.actor,
+            reason: ring.reason,
+            change_id: &change_id,
+        };
+        log::append(&mut entries, &entry);
+    }
+    entries
+}
+
+/// Signs the public half and writes it with the private halves in place.
+fn seal_and_render(
+    public: &Map<String, Value>,
+    privates: &[Zeroizing<String>],
+    ring_key: &PrivateKey,
+) -> Result<Written, WriteError> {
+    let canonical = canonical(public);
+    let kid = ring_key.public().thumbprint();
+    let sig = Signer::new(ring_key, Algorithm::EdDsa, kid)?.sign_detached(SIG_TYP, &canonical)?;
+    let bytes = render(public, privates, &ring_key.expose_jwk(), &sig)?;
+    Ok(Written { bytes, digest: Digest::of(&canonical) })
+}
+
+/// The whole document as JSON text, in a buffer that never moves: a reallocation would leave a copy behind.
+fn render(
+    public: &Map<String, Value>,
+    privates: &[Zeroizing<String>],
+    ring_private: &str,
+    sig: &str,
+) -> Result<Zeroizing<Vec<u8>>, WriteError> {
+    let secret: usize = privates.iter().map(|text| text.len()).sum::<usize>() + ring_private.len();
+    let fixed = serde_json::to_vec(public)?.len() + sig.len();
+    let mut out = Zeroizing::new(Vec::with_capacity(fixed + secret + 64 * (privates.len() + 2)));
+    out.push(b'{');
+    for (name, value) in public {
+        write_name(&mut out, name)?;
+        match (name.as_str(), value) {
+            ("keys", Value::Array(keys)) => write_keys(&mut out, keys, privates)?,
+            ("ring_key", Value::Object(key)) => write_with_private(&mut out, key, Some(ring_private))?,
+            _ => serde_json::to_writer(&mut *out, value)?,
+        }
+        out.push(b',');
+    }
+    write_name(&mut out, "sig")?;
+    serde_json::to_writer(&mut *out, sig)?;
+    out.extend_from_slice(b"}\n");
+    Ok(out)
+}
+
+fn write_keys(out: &mut Vec<u8>, keys: &[Value], privates: &[Zeroizing<String>]) -> Result<(), WriteError> {
+    out.push(b'[');
+    for (i, key) in keys.iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        let Value::Object(key) = key else { return Err(WriteError::Shape) };
+        write_with_private(out, key, privates.get(i).map(|text| text.as_str()))?;
+    }
+    out.push(b']');
+    Ok(())
+}
+
+fn write_with_private(
+    out: &mut Vec<u8>,
+    public: &Map<String, Value>,
+    private: Option<&str>,
+) -> Result<(), WriteError> {
+    let mut text = serde_json::to_vec(public)?;
+    if let Some(private) = private {
+        text.pop();
+        out.extend_from_slice(&text);
+        out.extend_from_slice(b",\"private\":");
+        out.extend_from_slice(private.as_bytes());
+        out.push(b'}');
+    } else {
+        out.extend_from_slice(&text);
+    }
+    Ok(())
+}
+
+fn write_name(out: &mut Vec<u8>, name: &str) -> Result<(), WriteError> {
+    serde_json::to_writer(&mut *out, name)?;
+    out.push(b':');
+    Ok(())
+}
+
+/// Why a document could not be made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WriteError {
+    #[error("a key cannot be used")]
+    Key(#[from] KeyError),
+    #[error("the ring key did not sign")]
+    Sign(#[from] SignError),
+    #[error("the document could not be written as JSON")]
+    Json(#[from] serde_json::Error),
+    #[error("a part of the document is no JSON object")]
+    Shape,
+}

@@ -1,0 +1,82 @@
+//! Why a provider could not do what was asked.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+/// A provider's failure: what kind, where, and in words. The cause, if any, is its `source()`.
+#[derive(Debug)]
+pub struct ProviderError {
+    kind: ErrorKind,
+    location: String,
+    detail: String,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+/// What the caller can do about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// There is no record. Not a transient state: nobody has put it there.
+    NotFound,
+    /// The store knows us and says no, or the file's permissions do.
+    Denied,
+    /// Others could read the secret: its permission bits are too wide.
+    Exposed,
+    /// The store cannot be asked just now; trying again may help.
+    Unavailable,
+    /// What rests there is not a record: empty, too large to be one, not readable as one.
+    Malformed,
+    /// The record is no longer at the expected revision; reload and decide again.
+    Conflict,
+    /// `create` found a record; load it.
+    AlreadyExists,
+    /// The write came from a leadership that has been superseded.
+    Fenced,
+    /// This provider cannot write, or not in the layout it found.
+    ReadOnly,
+    /// The record is larger than the store takes; nothing was sent.
+    TooLarge,
+    /// The write may or may not have happened; reload and look for the change's id.
+    OutcomeUnknown,
+}
+
+impl ProviderError {
+    /// An error of `kind` at `location` (no secret in it), explained by `detail`, which must hold no secret either.
+    pub fn new(kind: ErrorKind, location: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { kind, location: location.into(), detail: detail.into(), source: None }
+    }
+
+    /// The same with its cause.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// What the caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// Where it happened.
+    pub fn location(&self) -> &str {
+        &self.location
+    }
+
+    /// What happened, in words.
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+}
+
+impl fmt::Display for ProviderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.location, self.detail)
+    }
+}
+
+impl StdError for ProviderError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+    }
+}

@@ -1,0 +1,44 @@
+//! Where the signing key rests: the [`SecretProvider`] contract and the backends that keep it.
+//!
+//! A provider hands out a [`Record`]: named entries of secret bytes with an opaque revision. It **never parses a
+//! key**: what the bytes mean is the keystore's business, so every backend stays a few calls around one store, and
+//! one conformance suite (`oneseal-testing`) judges them all.
+//!
+//! ```text
+//! file · env · inline ──►  Record { revision, change_id, entries }  ──►  keystore
+//!                     ◄──  replace / create (compare-and-swap)      ◄──
+//! ```
+//!
+//! ```
+//! use oneseal_providers::{InlineProvider, SecretProvider};
+//!
+//! let provider = InlineProvider::new("-----BEGIN PRIVATE KEY-----…");
+//! assert_eq!(provider.describe().kind, "inline");
+//! assert!(!provider.describe().writable);
+//! ```
+//!
+//! A provider can also be named by a URI, as configuration and command line do: see [`ProviderUri`].
+//!
+//! # Features
+//! | feature | brings |
+//! |---|---|
+//! | `file` (default) | [`FileProvider`]: a file, or a directory in kubelet's layout |
+//! | `inline` (default) | [`EnvProvider`] and [`InlineProvider`]: one value, read once |
+
+mod error;
+#[cfg(feature = "file")]
+pub mod file;
+#[cfg(feature = "inline")]
+pub mod inline;
+mod provider;
+mod record;
+mod uri;
+
+pub use error::{ErrorKind, ProviderError};
+#[cfg(feature = "file")]
+pub use file::FileProvider;
+#[cfg(feature = "inline")]
+pub use inline::{EnvProvider, InlineProvider};
+pub use provider::{Advice, BoxFuture, Change, Description, Durability, SecretProvider};
+pub use record::{Entries, Record, Revision, SecretBytes};
+pub use uri::{PostgresUrl, ProviderUri, UriError};
