@@ -132,7 +132,8 @@ const DAY: u64 = 24 * HOUR;
 /// The rows of this file.
 pub static CODES: &[&Code] = &[&INEQUALITY];
 
-static INEQUALITY: Code = Code {
+/// The row for times that contradict each other; the server uses it for the times of a process.
+pub static INEQUALITY: Code = Code {
     name: "config.inequality",
     severity: Severity::Error,
     exit: Exit::Refused,

@@ -1,2 +1,5 @@
-//! .
+//! The oneseal server and command line.
+
+mod config;
+
 fn main() {}

@@ -1,0 +1,305 @@
+//! From values to a configuration: what belongs together, what excludes what, what is missing.
+
+use std::path::PathBuf;
+
+use oneseal_keystore::{Findings, IssuerUrl, Rotation, rotation};
+use oneseal_providers::ProviderUri;
+use tracing_subscriber::EnvFilter;
+
+use super::environment::{LOG, WORKERS};
+use super::explain::Effective;
+use super::hint;
+use super::origin::Rank;
+use super::sources::Gathered;
+use super::value::Value;
+use super::values::{Values, mismatch};
+use super::{Admin, Listen, LogFormat, Process, ProviderChoice, Settings, codes};
+
+/// Whether issuer and provider must be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    /// A server is of no use without.
+    Serve,
+    /// A command may do without.
+    Nothing,
+}
+
+/// All that could be made of the values.
+#[derive(Debug)]
+pub(super) struct Chosen {
+    /// `issuer.url`, if it is there and good.
+    pub(super) issuer: Option<IssuerUrl>,
+    /// `[provider]`, if it is there and good.
+    pub(super) provider: Option<ProviderChoice>,
+    /// The rest.
+    pub(super) settings: Settings,
+}
+
+/// Makes the configuration and reports every mistake on the way.
+pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
+    let Gathered { mut values, mut findings, ignored, log, workers, is_file_known } = gathered;
+    let need = if is_file_known { need } else { Need::Nothing };
+    let issuer = issuer(&values, need, &mut findings);
+    let provider = provider(&mut values, need, &mut findings);
+    check_listen(&values, &mut findings);
+    check_process(&values, &mut findings);
+    check_admin(&values, issuer.as_ref(), &mut findings);
+    check_workers(workers.as_deref(), &mut findings);
+    let log_filter = log_filter(log, &mut findings);
+    let rotation = rotation_times(&values, &mut findings);
+    warn_ignored(ignored, provider.as_ref(), &mut findings);
+    let settings = Settings {
+        algorithms: match values.with_default("issuer.algorithms") {
+            Value::Algorithms(algorithms) => algorithms.clone(),
+            other => mismatch("issuer.algorithms", other),
+        },
+        fleet: text(&values, "ring.fleet"),
+        listen: Listen {
+            documents: values.address("listen.documents"),
+            ops: values.address("listen.ops"),
+            admin: admin_socket(&values),
+        },
+        process: Process {
+            boot_timeout: values.duration("process.boot_timeout"),
+            drain_delay: values.duration("process.drain_delay"),
+            shutdown_timeout: values.duration("process.shutdown_timeout"),
+            log_format: match text(&values, "process.log_format").as_deref() {
+                Some("human") => LogFormat::Human,
+                Some("json") => LogFormat::Json,
+                _ => LogFormat::Auto,
+            },
+        },
+        admin: Admin { mint: values.bool("admin.mint"), mint_audiences: mint_audiences(&values) },
+        rotation,
+        log_filter,
+        effective: Effective::of(&values),
+    };
+    (Chosen { issuer, provider, settings }, findings)
+}
+
+/// The fleet's name where none is configured: the issuer's host and path in the letters that a name may have.
+pub(super) fn fleet_of(issuer: &IssuerUrl) -> String {
+    let name = format!("{}{}", issuer.host(), issuer.base_path()).to_ascii_lowercase();
+    let name: String = name
+        .chars()
+        .map(|c| if c.is_ascii_lowercase() || c.is_ascii_digit() || c == '.' { c } else { '-' })
+        .take(super::value::MAX_NAME)
+        .collect();
+    name.trim_matches(['-', '.']).to_owned()
+}
+
+fn issuer(values: &Values, need: Need, findings: &mut Findings) -> Option<IssuerUrl> {
+    let Some(url) = text(values, "issuer.url") else {
+        if need == Need::Serve && !values.is_faulty("issuer.url") {
+            findings.push(&codes::MISSING, "issuer.url", "no issuer is configured, so there is nothing to serve");
+        }
+        return None;
+    };
+    let place = values.place("issuer.url");
+    match IssuerUrl::parse(&url, &place) {
+        Ok(url) => {
+            findings.extend(url.advice(&place));
+            Some(url)
+        }
+        Err(mistakes) => {
+            findings.extend(mistakes);
+            None
+        }
+    }
+}
+
+/// The key of `[provider]` that each kind needs.
+const NEEDS: [(&str, &str); 3] =
+    [("file", "provider.path"), ("env", "provider.variable"), ("inline", "provider.value")];
+
+fn provider(values: &mut Values, need: Need, findings: &mut Findings) -> Option<ProviderChoice> {
+    if ["provider.kind", "provider.uri"].iter().any(|path| values.is_faulty(path)) {
+        return None;
+    }
+    // A stronger source replaces the choice of a weaker one as a whole: a variable `…__URI` need not undo the file.
+    let (kind, uri) = (values.rank("provider.kind"), values.rank("provider.uri"));
+    let choice = match (kind > Rank::Default, uri > Rank::Default) {
+        (false, false) => {
+            missing_kind(values, need, findings);
+            None
+        }
+        (true, true) if kind == uri => {
+            let message = format!("{} names a provider as well", values.place("provider.kind"));
+            findings.push(&codes::CONFLICT, values.place("provider.uri"), message);
+            None
+        }
+        _ if uri > kind => {
+            values.remove("provider.kind");
+            drop_strays(values, "provider.uri", None, findings);
+            by_uri(values)
+        }
+        _ => {
+            values.remove("provider.uri");
+            by_kind(values, findings)
+        }
+    };
+    let is_file = matches!(choice, Some(ProviderChoice::File { .. }));
+    if choice.is_some() && !is_file && values.bool("provider.durable") {
+        let message = "only a file may look as if it would not last";
+        findings.push(&codes::NO_EFFECT, values.place("provider.durable"), message);
+    }
+    choice
+}
+
+fn by_uri(values: &Values) -> Option<ProviderChoice> {
+    match &values.find("provider.uri")?.value {
+        Value::Provider(ProviderUri::File(path)) => {
+            Some(ProviderChoice::File { path: path.clone(), durable: values.bool("provider.durable") })
+        }
+        Value::Provider(ProviderUri::Env(variable)) => Some(ProviderChoice::Env { variable: variable.clone() }),
+        other => mismatch("provider.uri", other),
+    }
+}
+
+fn by_kind(values: &mut Values, findings: &mut Findings) -> Option<ProviderChoice> {
+    let kind = text(values, "provider.kind")?;
+    let needed = NEEDS.iter().find(|(name, _)| *name == kind).map(|(_, path)| *path)?;
+    drop_strays(values, "provider.kind", Some(needed), findings);
+    let Some(set) = values.find(needed) else {
+        if !values.is_faulty(needed) {
+            let message = format!("{} says kind \"{kind}\", which needs it", values.place("provider.kind"));
+            findings.push(&codes::MISSING, needed, message);
+        }
+        return None;
+    };
+    Some(match &set.value {
+        Value::Path(path) => ProviderChoice::File { path: path.clone(), durable: values.bool("provider.durable") },
+        Value::Secret(value) => ProviderChoice::Inline { value: value.clone() },
+        Value::Text(variable) => ProviderChoice::Env { variable: variable.clone() },
+        other => mismatch(needed, other),
+    })
+}
+
+/// Deals with keys of another way to name the provider: in a weaker source they are out of force, in the same or a
+/// stronger one they contradict it.
+fn drop_strays(values: &mut Values, chosen: &str, needed: Option<&str>, findings: &mut Findings) {
+    for (kind, path) in NEEDS {
+        if Some(path) == needed || values.find(path).is_none() {
+            continue;
+        }
+        if values.rank(path) >= values.rank(chosen) {
+            let message = format!("it belongs to kind \"{kind}\"; {} says otherwise", values.place(chosen));
+            findings.push(&codes::CONFLICT, values.place(path), message);
+        }
+        values.remove(path);
+    }
+}
+
+fn missing_kind(values: &Values, need: Need, findings: &mut Findings) {
+    if let Some((kind, path)) = NEEDS.iter().find(|(_, path)| values.find(path).is_some()) {
+        let message = format!("{} is set; it belongs to kind = \"{kind}\"", values.place(path));
+        findings.push(&codes::MISSING, "provider.kind", message);
+    } else if need == Need::Serve && !NEEDS.iter().any(|(_, path)| values.is_faulty(path)) {
+        findings.push(&codes::PROVIDER_NOT_CONFIGURED, "provider", "neither provider.kind nor provider.uri is set");
+    }
+}
+
+fn check_listen(values: &Values, findings: &mut Findings) {
+    let (documents, ops) = (values.address("listen.documents"), values.address("listen.ops"));
+    if documents == ops && ops.port() != 0 {
+        let message = format!("{} has the same address {ops}", values.place("listen.documents"));
+        findings.push(&codes::CONFLICT, values.place("listen.ops"), message);
+    }
+}
+
+fn check_process(values: &Values, findings: &mut Findings) {
+    let (delay, limit) = (values.duration("process.drain_delay"), values.duration("process.shutdown_timeout"));
+    if delay >= limit {
+        let (delay, limit) = (humantime::format_duration(delay), humantime::format_duration(limit));
+        let message = format!("{delay}, but it must be below process.shutdown_timeout, which is {limit}");
+        findings.push(&rotation::INEQUALITY, values.place("process.drain_delay"), message);
+    }
+}
+
+fn check_admin(values: &Values, issuer: Option<&IssuerUrl>, findings: &mut Findings) {
+    let audiences = mint_audiences(values);
+    let mint = values.bool("admin.mint");
+    if mint && admin_socket(values).is_none() {
+        findings.push(&codes::NO_EFFECT, values.place("admin.mint"), "listen.admin is off");
+    }
+    if mint && audiences.is_empty() && !values.is_faulty("admin.mint_audiences") {
+        let message = "admin.mint_audiences is empty, so every request to mint is refused";
+        findings.push(&codes::NO_EFFECT, values.place("admin.mint"), message);
+    }
+    if !mint && !audiences.is_empty() && !values.is_faulty("admin.mint") {
+        findings.push(&codes::NO_EFFECT, values.place("admin.mint_audiences"), "admin.mint is off");
+    }
+    let Some(issuer) = issuer else { return };
+    let ours = [issuer.as_str().to_owned(), issuer.url_of(&issuer.token_path())];
+    for audience in audiences.iter().filter(|audience| ours.contains(audience)) {
+        let message = format!("{audience} is this issuer itself: its own token must not be a proof to it");
+        findings.push(&codes::BAD_VALUE, values.place("admin.mint_audiences"), message);
+    }
+}
+
+/// This version has no workers: unset and empty mean the same, and a name cannot be honoured.
+fn check_workers(workers: Option<&str>, findings: &mut Findings) {
+    for worker in workers.unwrap_or_default().split(',').map(str::trim).filter(|worker| !worker.is_empty()) {
+        let message = format!("this version has no worker {}", hint::shown(worker));
+        findings.push(&codes::NOT_AVAILABLE, WORKERS, message);
+    }
+}
+
+fn log_filter(log: Option<String>, findings: &mut Findings) -> Option<String> {
+    let filter = log.filter(|filter| !filter.is_empty())?;
+    if EnvFilter::builder().parse(&filter).is_err() {
+        let message = format!("{} is not a log filter such as \"info\" or \"oneseal=debug,warn\"", hint::shown(&filter));
+        findings.push(&codes::BAD_VALUE, LOG, message);
+        return None;
+    }
+    Some(filter)
+}
+
+fn rotation_times(values: &Values, findings: &mut Findings) -> Rotation {
+    let seconds = |name: &str| values.duration(name).as_secs();
+    let mut times = Rotation::default();
+    times.generation = values.integer("rotation.generation");
+    times.refresh_s = seconds("rotation.refresh");
+    times.staleness_limit_s = seconds("rotation.staleness_limit");
+    times.jwks_max_age_s = seconds("rotation.jwks_max_age");
+    times.shared_cache = values.bool("rotation.shared_cache");
+    times.skew_s = seconds("rotation.skew");
+    times.rp_leeway_s = seconds("rotation.rp_leeway");
+    times.token_ttl_s = seconds("rotation.token_ttl");
+    times.max_token_ttl_s = seconds("rotation.max_token_ttl");
+    times.backdate_s = seconds("rotation.backdate");
+    for finding in times.check("rotation").iter() {
+        findings.push(finding.code, values.place(&finding.place), finding.message.clone());
+    }
+    times
+}
+
+/// The variable that holds the key is the operator's own, whatever its name.
+fn warn_ignored(ignored: Vec<(String, String)>, provider: Option<&ProviderChoice>, findings: &mut Findings) {
+    for (name, message) in ignored {
+        if !matches!(provider, Some(ProviderChoice::Env { variable }) if *variable == name) {
+            findings.push(&codes::IGNORED_VARIABLE, name, message);
+        }
+    }
+}
+
+fn text(values: &Values, path: &str) -> Option<String> {
+    match &values.find(path)?.value {
+        Value::Text(text) => Some(text.clone()),
+        other => mismatch(path, other),
+    }
+}
+
+fn admin_socket(values: &Values) -> Option<PathBuf> {
+    match values.with_default("listen.admin") {
+        Value::Socket(path) => path.clone(),
+        other => mismatch("listen.admin", other),
+    }
+}
+
+fn mint_audiences(values: &Values) -> Vec<String> {
+    match values.with_default("admin.mint_audiences") {
+        Value::Audiences(audiences) => audiences.clone(),
+        other => mismatch("admin.mint_audiences", other),
+    }
+}

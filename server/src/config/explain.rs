@@ -1,0 +1,48 @@
+//! The effective configuration with the origin of each value: what `check --explain` prints.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::table;
+use super::values::Values;
+
+/// Every value in force, in the order of the table, secrets masked.
+#[derive(Clone, Debug, Serialize)]
+#[serde(transparent)]
+pub(crate) struct Effective(Vec<Row>);
+
+#[derive(Clone, Debug, Serialize)]
+struct Row {
+    key: &'static str,
+    value: serde_json::Value,
+    from: String,
+}
+
+impl Effective {
+    /// What these values say.
+    pub(super) fn of(values: &Values) -> Self {
+        let rows = table::keys().filter_map(|key| {
+            let set = values.find(key.path)?;
+            Some(Row { key: key.path, value: set.value.shown(), from: set.origin.to_string() })
+        });
+        Self(rows.collect())
+    }
+}
+
+/// A TOML file that says the same, except for secrets, with the origins as comments.
+impl fmt::Display for Effective {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<_> =
+            self.0.iter().map(|row| format!("{} = {}", row.key, table::toml_of(&row.value))).collect();
+        let width = lines.iter().map(|line| line.chars().count()).filter(|width| *width <= MAX_WIDTH).max();
+        let width = width.unwrap_or_default();
+        for (line, row) in lines.iter().zip(&self.0) {
+            writeln!(f, "{line:width$}  # {}", row.from)?;
+        }
+        Ok(())
+    }
+}
+
+/// One long line must not push all comments out of sight.
+const MAX_WIDTH: usize = 72;

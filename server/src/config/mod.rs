@@ -1,0 +1,188 @@
+//! Configuration: parsed once, every mistake at once, then consumed.
+//!
+//! ```text
+//! table ─┬─► file · environment · flags ─► values (the strongest of each, with its origin) ─► Config
+//!        └─► JSON Schema · commented file · docs/configuration.md
+//! ```
+//! The strongest source of a key holds: flag, then variable, then file, then default. A mistake in a weaker source is
+//! reported all the same: it would surface on the day the stronger one goes away.
+
+mod choose;
+mod codes;
+mod commented;
+mod disk;
+mod docs;
+mod environment;
+mod explain;
+mod file;
+mod hint;
+mod origin;
+mod schema;
+mod service_link;
+mod sources;
+mod table;
+#[cfg(test)]
+mod tests;
+mod value;
+mod values;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use oneseal_keystore::{Algorithm, Findings, IssuerUrl, Rotation};
+use secrecy::SecretString;
+
+pub(crate) use codes::CODES;
+pub(crate) use commented::commented;
+pub(crate) use docs::docs;
+pub(crate) use explain::Effective;
+pub(crate) use schema::schema;
+pub(crate) use sources::Sources;
+
+use choose::Chosen;
+
+/// What `serve` runs with. `Debug` shows no secret.
+#[derive(Debug)]
+pub(crate) struct Config {
+    /// Who issues.
+    pub(crate) issuer: IssuerUrl,
+    /// Where the signing key rests.
+    pub(crate) provider: ProviderChoice,
+    /// Everything that has a default.
+    pub(crate) settings: Settings,
+}
+
+impl Config {
+    /// Reads all sources, for a process that serves: issuer and provider must be there.
+    ///
+    /// # Errors
+    /// All mistakes at once, together with the warnings; every error exits with 78. Without errors the warnings come
+    /// beside the configuration.
+    pub(crate) fn load(sources: Sources) -> Result<(Self, Findings), Findings> {
+        let (Chosen { issuer, provider, settings }, findings) = choose::choose(sources.gather(), choose::Need::Serve);
+        match (issuer, provider) {
+            (Some(issuer), Some(provider)) if !findings.has_errors() => {
+                Ok((Self { issuer, provider, settings }, findings))
+            }
+            _ => Err(findings),
+        }
+    }
+
+    /// The name of the replicas that serve this issuer from one ring: `ring.fleet`, or the issuer's host and path.
+    pub(crate) fn fleet(&self) -> String {
+        self.settings.fleet.clone().unwrap_or_else(|| choose::fleet_of(&self.issuer))
+    }
+}
+
+/// What a command reads that needs less than a server, such as `keys list` or `mint --admin`.
+#[derive(Debug)]
+pub(crate) struct PartialConfig {
+    /// Who issues, if that is said.
+    pub(crate) issuer: Option<IssuerUrl>,
+    /// Where the signing key rests, if that is said.
+    pub(crate) provider: Option<ProviderChoice>,
+    /// Everything that has a default.
+    pub(crate) settings: Settings,
+}
+
+impl PartialConfig {
+    /// Reads all sources; issuer and provider may be missing, nothing may be wrong.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub(crate) fn load(sources: Sources) -> Result<(Self, Findings), Findings> {
+        let (Chosen { issuer, provider, settings }, findings) = choose::choose(sources.gather(), choose::Need::Nothing);
+        if findings.has_errors() {
+            return Err(findings);
+        }
+        Ok((Self { issuer, provider, settings }, findings))
+    }
+}
+
+/// Everything that has a default.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    /// The algorithms of discovery, at least one; the first signs by default.
+    pub(crate) algorithms: Vec<Algorithm>,
+    /// `ring.fleet`; see [`Config::fleet`].
+    pub(crate) fleet: Option<String>,
+    /// What is bound.
+    pub(crate) listen: Listen,
+    /// Start, stop, logs.
+    pub(crate) process: Process,
+    /// The admin API.
+    pub(crate) admin: Admin,
+    /// Times of the fleet, consistent with each other.
+    pub(crate) rotation: Rotation,
+    /// `ONESEAL_LOG`: a filter that is known to parse.
+    pub(crate) log_filter: Option<String>,
+    /// Every value with its origin, secrets masked.
+    pub(crate) effective: Effective,
+}
+
+/// Which provider. `Debug` shows no secret.
+#[derive(Clone, Debug)]
+pub(crate) enum ProviderChoice {
+    /// A file or a directory.
+    File {
+        /// Where.
+        path: PathBuf,
+        /// Whether the operator says that it outlives this host or container.
+        durable: bool,
+    },
+    /// An environment variable.
+    Env {
+        /// Its name.
+        variable: String,
+    },
+    /// The configuration itself.
+    Inline {
+        /// The key, in any of its text forms.
+        value: SecretString,
+    },
+}
+
+/// What is bound.
+#[derive(Clone, Debug)]
+pub(crate) struct Listen {
+    /// Discovery and JWKS.
+    pub(crate) documents: SocketAddr,
+    /// Probes and metrics.
+    pub(crate) ops: SocketAddr,
+    /// The admin API's Unix socket; `None` is off.
+    pub(crate) admin: Option<PathBuf>,
+}
+
+/// Start, stop, logs.
+#[derive(Clone, Debug)]
+pub(crate) struct Process {
+    /// How long the start waits for a silent provider.
+    pub(crate) boot_timeout: Duration,
+    /// How long a stopping replica serves on after it has left readiness.
+    pub(crate) drain_delay: Duration,
+    /// How long stopping takes in all; more than `drain_delay`.
+    pub(crate) shutdown_timeout: Duration,
+    /// For whom log lines are.
+    pub(crate) log_format: LogFormat,
+}
+
+/// For whom log lines are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    /// People on a terminal, machines elsewhere.
+    Auto,
+    /// People.
+    Human,
+    /// Machines.
+    Json,
+}
+
+/// The admin API.
+#[derive(Clone, Debug)]
+pub(crate) struct Admin {
+    /// Whether it mints.
+    pub(crate) mint: bool,
+    /// For whom.
+    pub(crate) mint_audiences: Vec<String>,
+}

@@ -1,0 +1,133 @@
+//! All that configuration is read from, as values: tests and `quickstart` make their own.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use oneseal_keystore::Findings;
+
+use super::codes;
+use super::disk::{self, ReadError};
+use super::environment::{self, CONFIG, Environment};
+use super::file::{self, Entry};
+use super::hint;
+use super::origin::Origin;
+use super::table;
+use super::value;
+use super::values::Values;
+
+/// Where configuration comes from: the command line, the environment and the file that one of them names.
+#[derive(Debug)]
+pub(crate) struct Sources {
+    config: Option<PathBuf>,
+    default_file: PathBuf,
+    flags: Vec<(&'static str, &'static str, String)>,
+    variables: Vec<(OsString, OsString)>,
+}
+
+impl Sources {
+    /// Sources with these environment variables, usually `std::env::vars_os()`, and no flags.
+    pub(crate) fn new(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
+        Self {
+            config: None,
+            default_file: PathBuf::from(DEFAULT_FILE),
+            flags: Vec::new(),
+            variables: variables.into_iter().collect(),
+        }
+    }
+
+    /// The file that `--config` names: it must exist.
+    #[must_use]
+    pub(crate) fn config(mut self, path: Option<PathBuf>) -> Self {
+        self.config = path;
+        self
+    }
+
+    /// What a flag sets: `.flag("--listen-ops", "listen.ops", args.listen_ops)`. Written as in a variable.
+    #[must_use]
+    pub(crate) fn flag(mut self, flag: &'static str, key: &'static str, value: Option<String>) -> Self {
+        self.flags.extend(value.map(|value| (flag, key, value)));
+        self
+    }
+
+    /// The file that is read when none is named, and that may be absent.
+    #[cfg(test)]
+    pub(super) fn default_file(mut self, path: PathBuf) -> Self {
+        self.default_file = path;
+        self
+    }
+
+    /// Reads everything.
+    pub(super) fn gather(self) -> Gathered {
+        let Environment { mut entries, findings, ignored, config, log, workers } = environment::read(&self.variables);
+        let mut gathered =
+            Gathered { values: Values::default(), findings, ignored, log, workers, is_file_known: true };
+        let named = self.config.map(|path| (path, "--config")).or(config.map(|path| (path.into(), CONFIG)));
+        match named {
+            Some((path, by)) => gathered.file(&path, Some(by), &mut entries),
+            None => gathered.file(&self.default_file, None, &mut entries),
+        }
+        for (flag, path, text) in self.flags {
+            match table::find(path) {
+                Some(key) => {
+                    entries.push(Entry { key, origin: Origin::Flag(flag), value: value::from_text(key, &text) });
+                }
+                None => unreachable!("the flag {flag} sets {path}, which is no key"),
+            }
+        }
+        gathered.values.merge(entries, &mut gathered.findings);
+        gathered
+    }
+}
+
+/// What all sources say together, before it is made into a configuration.
+#[derive(Debug)]
+pub(super) struct Gathered {
+    /// The strongest value of each key.
+    pub(super) values: Values,
+    /// Mistakes so far.
+    pub(super) findings: Findings,
+    /// Variables that look like ours and are not, with what to say about them.
+    pub(super) ignored: Vec<(String, String)>,
+    /// `ONESEAL_LOG`.
+    pub(super) log: Option<String>,
+    /// `ONESEAL_WORKERS`.
+    pub(super) workers: Option<String>,
+    /// Whether the file could be read: if not, what it was to say is unknown and not *missing*.
+    pub(super) is_file_known: bool,
+}
+
+impl Gathered {
+    /// Reads the file. `by` names who named it; the default file may be absent.
+    fn file(&mut self, path: &Path, by: Option<&str>, entries: &mut Vec<Entry>) {
+        let name = hint::shown_name(&path.to_string_lossy());
+        let content = match disk::read(path) {
+            Ok(content) => content,
+            Err(ReadError::NotFound) if by.is_none() => return,
+            Err(error) => return self.unreadable(&name, by, &error),
+        };
+        let parsed = file::parse(&content.text, &name);
+        self.is_file_known = parsed.is_toml;
+        self.findings.extend(parsed.findings);
+        if let Some(secret) = parsed.entries.iter().find(|entry| entry.key.is_secret() && content.is_world_readable) {
+            let place = secret.origin.place(secret.key);
+            self.findings.push(&codes::EXPOSED, place, format!("{name} is readable by everyone"));
+        }
+        entries.extend(parsed.entries);
+    }
+
+    fn unreadable(&mut self, name: &str, by: Option<&str>, error: &ReadError) {
+        self.is_file_known = false;
+        let place = by.unwrap_or(name).to_owned();
+        match error {
+            ReadError::NotFound if name.is_empty() => {
+                self.findings.push(&codes::BAD_VALUE, place, "it is empty; leave it out if no file is meant");
+            }
+            ReadError::NotFound => self.findings.push(&codes::NOT_FOUND, place, format!("{name} does not exist")),
+            ReadError::NotUtf8 { .. } => self.findings.push(&codes::SYNTAX, name, error.to_string()),
+            _ => self.findings.push(&codes::UNREADABLE, place, format!("cannot read {name}: {error}")),
+        }
+    }
+}
+
+/// Read when no other file is named.
+pub(super) const DEFAULT_FILE: &str = "/etc/oneseal/oneseal.toml";

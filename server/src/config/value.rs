@@ -1,0 +1,431 @@
+//! One value: what the file or a variable says, judged by the row of its key.
+//!
+//! A fault never repeats what was written for a secret, and nothing long, structured or PEM-like for any other key:
+//! it may be a key that was pasted into the wrong place.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use oneseal_keystore::Algorithm;
+use oneseal_keystore::findings::Code;
+use oneseal_providers::ProviderUri;
+use secrecy::SecretString;
+use toml::de::DeValue;
+
+use super::codes;
+use super::hint;
+use super::table::{Key, Kind, Literal, toml_of};
+
+/// A value of the right kind for its key.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    /// Of a choice, a URL or a name.
+    Text(String),
+    /// Never shown.
+    Secret(SecretString),
+    /// Yes or no.
+    Bool(bool),
+    /// A count.
+    Integer(u64),
+    /// A length of time, kept with the words in which it was written.
+    Duration(Duration, String),
+    /// A file or directory.
+    Path(PathBuf),
+    /// A provider.
+    Provider(ProviderUri),
+    /// Address and port.
+    Address(SocketAddr),
+    /// A Unix socket; `None` is off.
+    Socket(Option<PathBuf>),
+    /// Signature algorithms, at least one.
+    Algorithms(Vec<Algorithm>),
+    /// Audiences.
+    Audiences(Vec<String>),
+}
+
+impl Value {
+    /// What reports show: JSON, with secrets masked.
+    pub(crate) fn shown(&self) -> serde_json::Value {
+        match self {
+            Self::Text(text) | Self::Duration(_, text) => text.as_str().into(),
+            Self::Secret(_) => MASK.into(),
+            Self::Bool(value) => (*value).into(),
+            Self::Integer(value) => (*value).into(),
+            Self::Path(path) => path.to_string_lossy().into(),
+            Self::Provider(uri) => uri.to_string().into(),
+            Self::Address(address) => address.to_string().into(),
+            Self::Socket(path) => path.as_ref().map_or("none".into(), |path| path.to_string_lossy()).into(),
+            Self::Algorithms(all) => all.iter().map(|algorithm| algorithm.as_str()).collect::<Vec<_>>().into(),
+            Self::Audiences(all) => all.clone().into(),
+        }
+    }
+}
+
+/// Why a value is not one for its key.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    /// The row of the table of findings.
+    pub(crate) code: &'static Code,
+    /// What was found. Holds no secret.
+    pub(crate) message: String,
+}
+
+/// Reads a value of the file.
+///
+/// # Errors
+/// [`Fault`] if it is of another type, or out of the key's range.
+pub(crate) fn from_toml(key: &Key, value: &DeValue<'_>) -> Result<Value, Fault> {
+    match (key.kind, value) {
+        (Kind::Bool, DeValue::Boolean(value)) => Ok(Value::Bool(*value)),
+        (Kind::Integer { most }, DeValue::Integer(value)) => integer(value.as_str(), value.radix(), most),
+        (Kind::Algorithms | Kind::Audiences, DeValue::Array(items)) => {
+            let texts: Option<Vec<_>> = items.iter().map(|item| item.get_ref().as_str()).collect();
+            list(key, &texts.ok_or_else(|| bad("it has an item that is not a string".to_owned()))?)
+        }
+        (Kind::Bool | Kind::Integer { .. } | Kind::Algorithms | Kind::Audiences, _) | (_, DeValue::Table(_)) => {
+            Err(wrong_type(key, value))
+        }
+        (_, DeValue::String(text)) => from_string(key, text),
+        _ => Err(wrong_type(key, value)),
+    }
+}
+
+/// Reads a value of a variable or a flag. A list is written with commas, or as TOML in brackets.
+///
+/// # Errors
+/// As [`from_toml`].
+pub(crate) fn from_text(key: &Key, text: &str) -> Result<Value, Fault> {
+    match key.kind {
+        Kind::Bool => match text {
+            "true" => Ok(Value::Bool(true)),
+            "false" => Ok(Value::Bool(false)),
+            _ => Err(not_a(key, text)),
+        },
+        Kind::Integer { .. } if !text.bytes().all(|byte| byte.is_ascii_digit()) => Err(not_a(key, text)),
+        Kind::Integer { most } => integer(text, 10, most),
+        Kind::Algorithms | Kind::Audiences if text.starts_with('[') => match DeValue::parse(text) {
+            Ok(value) => from_toml(key, value.get_ref()),
+            Err(_) => Err(not_a(key, text)),
+        },
+        Kind::Algorithms | Kind::Audiences => {
+            list(key, &text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect::<Vec<_>>())
+        }
+        _ => from_string(key, text),
+    }
+}
+
+/// The value of a default.
+///
+/// # Errors
+/// [`Fault`] if the table contradicts itself; a test shows that it does not.
+pub(crate) fn from_literal(key: &Key, literal: Literal) -> Result<Value, Fault> {
+    match literal {
+        Literal::Text(text) => from_string(key, text),
+        Literal::Bool(value) => Ok(Value::Bool(value)),
+        Literal::Integer(value) => Ok(Value::Integer(value)),
+        Literal::List(items) => list(key, items),
+    }
+}
+
+fn from_string(key: &Key, text: &str) -> Result<Value, Fault> {
+    if text.is_empty() && !matches!(key.kind, Kind::Socket) {
+        return Err(bad(format!("it is empty, but must be {}; leave it out if it is not meant", key.kind.words())));
+    }
+    if text.contains('\0') {
+        return Err(bad("it has a NUL character".to_owned()));
+    }
+    match key.kind {
+        Kind::Secret => Ok(Value::Secret(text.into())),
+        Kind::IssuerUrl => Ok(Value::Text(text.to_owned())),
+        Kind::Duration { whole_seconds, most } => duration(key, text, whole_seconds, most),
+        Kind::Choice { words, later } => choice(key, text, words, later),
+        Kind::ProviderUri => provider(text),
+        Kind::VariableName => variable_name(key, text),
+        Kind::FleetName => fleet_name(key, text),
+        Kind::Path => path(key, text).map(Value::Path),
+        Kind::Address => address(key, text),
+        Kind::Socket => socket(key, text),
+        Kind::Bool | Kind::Integer { .. } | Kind::Algorithms | Kind::Audiences => Err(not_a(key, text)),
+    }
+}
+
+fn integer(digits: &str, radix: u32, most: u64) -> Result<Value, Fault> {
+    match u64::from_str_radix(digits, radix) {
+        Ok(value) if value <= most => Ok(Value::Integer(value)),
+        _ => Err(bad(format!("it must be a whole number from 0 to {most}"))),
+    }
+}
+
+/// The units are few on purpose: in the crate's own grammar `15M` would be fifteen months.
+fn duration(key: &Key, text: &str, whole_seconds: bool, most: Duration) -> Result<Value, Fault> {
+    let units_are_ours = text
+        .split(|c: char| c.is_ascii_digit() || c == ' ')
+        .filter(|unit| !unit.is_empty())
+        .all(|unit| DURATION_UNITS.contains(&unit));
+    let span = humantime::parse_duration(text).ok().filter(|_| units_are_ours && text != "0");
+    let span = span.ok_or_else(|| not_a(key, text))?;
+    if whole_seconds && span.subsec_nanos() != 0 {
+        return Err(bad(format!("it is {text}, but must be of whole seconds")));
+    }
+    if span > most {
+        return Err(bad(format!("it is {text}; the most is {}", humantime::format_duration(most))));
+    }
+    Ok(Value::Duration(span, text.to_owned()))
+}
+
+fn choice(key: &Key, text: &str, words: &[&str], later: &[&str]) -> Result<Value, Fault> {
+    if words.contains(&text) {
+        return Ok(Value::Text(text.to_owned()));
+    }
+    if later.contains(&text) {
+        let message = format!("\"{text}\" is not in this version; it must be {}", key.kind.words());
+        return Err(Fault { code: &codes::NOT_AVAILABLE, message });
+    }
+    let mut fault = not_a(key, text);
+    if let Some(word) = hint::nearest(text, words.iter().copied()) {
+        fault.message.push_str(&format!("; did you mean \"{word}\"?"));
+    }
+    Err(fault)
+}
+
+fn provider(text: &str) -> Result<Value, Fault> {
+    // The crate's own error repeats no more of the text than a scheme or a path.
+    match ProviderUri::parse(text).map_err(|error| bad(error.to_string()))? {
+        uri @ (ProviderUri::File(_) | ProviderUri::Env(_)) => Ok(Value::Provider(uri)),
+        uri => {
+            let message = format!("this version opens no \"{}:\" provider, only \"file:\" and \"env:\"", uri.scheme());
+            Err(Fault { code: &codes::NOT_AVAILABLE, message })
+        }
+    }
+}
+
+fn variable_name(key: &Key, text: &str) -> Result<Value, Fault> {
+    let is_name = text.len() <= MAX_NAME
+        && !text.starts_with(|c: char| c.is_ascii_digit())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if is_name { Ok(Value::Text(text.to_owned())) } else { Err(not_a(key, text)) }
+}
+
+/// A fleet names leases, so it must fit Kubernetes' object names (RFC 1123 subdomain) with a suffix.
+fn fleet_name(key: &Key, text: &str) -> Result<Value, Fault> {
+    let is_end = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    let is_name = text.len() <= MAX_NAME
+        && is_end(text.bytes().next())
+        && is_end(text.bytes().last())
+        && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'.'));
+    if is_name { Ok(Value::Text(text.to_owned())) } else { Err(not_a(key, text)) }
+}
+
+fn path(key: &Key, text: &str) -> Result<PathBuf, Fault> {
+    if text.contains('\n') || text.contains("-----BEGIN") || text.starts_with('{') {
+        let message = format!("it must be {}, and looks like a key itself: use kind `inline` for that", key.kind.words());
+        return Err(bad(message));
+    }
+    Ok(PathBuf::from(text))
+}
+
+fn address(key: &Key, text: &str) -> Result<Value, Fault> {
+    if let Ok(address) = text.parse() {
+        return Ok(Value::Address(address));
+    }
+    let mut fault = not_a(key, text);
+    let port = text.strip_prefix("localhost:").map(|port| ("127.0.0.1", port));
+    let (host, port) = port.unwrap_or(("[::]", text.trim_start_matches([':', '*'])));
+    if port.parse::<u16>().is_ok() {
+        fault.message.push_str(&format!("; did you mean \"{host}:{port}\"?"));
+    }
+    Err(fault)
+}
+
+fn socket(key: &Key, text: &str) -> Result<Value, Fault> {
+    if matches!(text, "" | "none") {
+        return Ok(Value::Socket(None));
+    }
+    if text.parse::<SocketAddr>().is_ok() {
+        let message = format!("the admin API on TCP is not in this version; it must be {}", key.kind.words());
+        return Err(Fault { code: &codes::NOT_AVAILABLE, message });
+    }
+    if !text.contains('/') {
+        return Err(not_a(key, text));
+    }
+    if text.len() > MAX_SOCKET_PATH {
+        let message = format!("it is {} bytes long; a Unix socket's path has at most {MAX_SOCKET_PATH}", text.len());
+        return Err(bad(message));
+    }
+    path(key, text).map(|path| Value::Socket(Some(path)))
+}
+
+fn list(key: &Key, items: &[&str]) -> Result<Value, Fault> {
+    if let Some(twice) = items.iter().enumerate().find_map(|(i, item)| items[..i].contains(item).then_some(item)) {
+        return Err(bad(format!("{} stands there twice", hint::shown(twice))));
+    }
+    if matches!(key.kind, Kind::Algorithms) { algorithms(items) } else { audiences(items) }
+}
+
+fn algorithms(items: &[&str]) -> Result<Value, Fault> {
+    let mut all = Vec::new();
+    for item in items {
+        let algorithm: Algorithm = item.parse().map_err(|error| {
+            let near = hint::nearest(item, Algorithm::ALL.iter().map(|algorithm| algorithm.as_str()));
+            let hint = near.map_or(String::new(), |name| format!("; did you mean \"{name}\"?"));
+            bad(format!("{error}{hint}"))
+        })?;
+        if all.contains(&algorithm) {
+            return Err(bad(format!("{algorithm} stands there twice")));
+        }
+        all.push(algorithm);
+    }
+    if all.is_empty() {
+        return Err(bad("it is empty: no token could be signed".to_owned()));
+    }
+    Ok(Value::Algorithms(all))
+}
+
+fn audiences(items: &[&str]) -> Result<Value, Fault> {
+    for item in items {
+        if item.is_empty() || item.len() > MAX_AUDIENCE || item.chars().any(char::is_control) {
+            let message = format!("an audience has 1 to {MAX_AUDIENCE} bytes and no control characters");
+            return Err(bad(message));
+        }
+    }
+    Ok(Value::Audiences(items.iter().map(|&item| item.to_owned()).collect()))
+}
+
+fn bad(message: String) -> Fault {
+    Fault { code: &codes::BAD_VALUE, message }
+}
+
+fn wrong_type(key: &Key, value: &DeValue<'_>) -> Fault {
+    let found = value.type_str();
+    let article = if found.starts_with(['a', 'i']) { "an" } else { "a" };
+    let quotes = match (key.kind, value) {
+        (Kind::Bool | Kind::Integer { .. }, DeValue::String(_)) => ", without quotes",
+        _ => "",
+    };
+    bad(format!("it is {article} {found}, but must be {}{quotes}", key.kind.words()))
+}
+
+fn not_a(key: &Key, text: &str) -> Fault {
+    let found = if key.is_secret() { "it".to_owned() } else { hint::shown(text) };
+    bad(format!("{found} is not {}", key.kind.words()))
+}
+
+/// Units that a duration may have.
+pub(crate) const DURATION_UNITS: &[&str] = &["ms", "s", "m", "h", "d"];
+
+/// What stands for a secret in reports.
+pub(crate) const MASK: &str = "***";
+
+/// `sun_path` of Linux has 108 bytes, the last of them NUL (unix(7)).
+pub(crate) const MAX_SOCKET_PATH: usize = 107;
+/// Leaves a Kubernetes name (253 bytes) room for a suffix.
+pub(crate) const MAX_NAME: usize = 200;
+/// AWS and others take 255 bytes.
+pub(crate) const MAX_AUDIENCE: usize = 255;
+
+#[cfg(test)]
+mod tests {
+    use super::super::table::{Default, find, keys};
+    use super::*;
+
+    fn message(path: &str, text: &str) -> String {
+        let key = find(path).expect("a key");
+        from_text(key, text).map(|value| value.shown()).expect_err(text).message
+    }
+
+    fn shown(path: &str, text: &str) -> String {
+        let key = find(path).expect("a key");
+        toml_of(&from_text(key, text).map_err(|fault| fault.message).expect(text).shown())
+    }
+
+    #[test]
+    fn every_default_and_example_is_a_value_of_its_key() {
+        for key in keys() {
+            from_literal(key, key.example).map_err(|fault| fault.message).expect(key.path);
+            if let Default::Value(literal, _) = key.default {
+                from_literal(key, literal).map_err(|fault| fault.message).expect(key.path);
+            }
+        }
+    }
+
+    #[test]
+    fn durations_have_a_unit_that_cannot_be_misread() {
+        for text in ["15m", "0s", "1h 30m", "1h30m", "90s", "500ms", "1h"] {
+            assert_eq!(shown("process.boot_timeout", text), format!("\"{text}\""));
+        }
+        for text in ["15", "0", "", "m", "15M", "1month", "1y", "-1s", "1.5h", "1h 30", "٣s", "1e3s", "99999999999999999999s"] {
+            message("process.boot_timeout", text);
+        }
+        assert!(message("process.boot_timeout", "2h").ends_with("the most is 1h"));
+        assert!(message("rotation.refresh", "1500ms").ends_with("whole seconds"));
+    }
+
+    #[test]
+    fn lists_are_written_with_commas_or_in_brackets() {
+        for text in ["RS256,ES256", " RS256 , ES256 ,", "['RS256', \"ES256\"]"] {
+            assert_eq!(shown("issuer.algorithms", text), "[\"RS256\", \"ES256\"]");
+        }
+        assert_eq!(shown("admin.mint_audiences", ""), "[]");
+        for text in ["", "RS256,RS256", "EdDSA,Ed25519", "none", "HS256", "['RS256'", "[1]", "[['RS256']]"] {
+            message("issuer.algorithms", text);
+        }
+        assert!(message("issuer.algorithms", "rs256").ends_with("did you mean \"RS256\"?"));
+        assert!(message("admin.mint_audiences", "a,b,a").contains("twice"));
+    }
+
+    #[test]
+    fn booleans_and_numbers_have_one_spelling() {
+        for text in ["1", "yes", "True", "TRUE", "on", ""] {
+            message("admin.mint", text);
+        }
+        for text in ["-1", "+1", "1.0", "0x1", "", "9007199254740992", "99999999999999999999"] {
+            message("rotation.generation", text);
+        }
+        assert_eq!(shown("rotation.generation", "9007199254740991"), "9007199254740991");
+    }
+
+    #[test]
+    fn the_admin_socket_is_a_path_or_off() {
+        assert_eq!(shown("listen.admin", "none"), "\"none\"");
+        assert_eq!(shown("listen.admin", ""), "\"none\"");
+        assert_eq!(shown("listen.admin", "./a.sock"), "\"./a.sock\"");
+        assert!(message("listen.admin", "127.0.0.1:9").contains("not in this version"));
+        message("listen.admin", "off");
+        assert!(message("listen.admin", &format!("/{}", "a".repeat(107))).contains("108 bytes"));
+    }
+
+    #[test]
+    fn a_key_in_the_wrong_place_is_not_repeated() {
+        let pem = "-----BEGIN PRIVATE KEY-----\nCANARY\n-----END PRIVATE KEY-----";
+        let long = "CANARY".repeat(20);
+        for key in keys().filter(|key| !matches!(key.kind, Kind::Secret)) {
+            for text in [pem, &long, "{\"d\":\"CANARY\"}"] {
+                if let Err(fault) = from_text(key, text) {
+                    assert!(!fault.message.contains("CANARY"), "{}: {}", key.path, fault.message);
+                }
+            }
+            let accepts_pem = matches!(key.kind, Kind::IssuerUrl | Kind::Audiences);
+            assert!(accepts_pem || from_text(key, pem).is_err(), "{}", key.path);
+        }
+    }
+
+    #[test]
+    fn fleets_and_variables_are_names() {
+        for text in ["Fleet", "-a", "a-", "a_b", "a b", "ä", &"a".repeat(201)] {
+            message("ring.fleet", text);
+        }
+        assert_eq!(shown("ring.fleet", "oidc.example-a"), "\"oidc.example-a\"");
+        for text in ["1A", "A-B", "A=B", "A B", &"A".repeat(201)] {
+            message("provider.variable", text);
+        }
+    }
+
+    #[test]
+    fn addresses_in_other_styles_get_a_hint() {
+        assert!(message("listen.documents", ":8080").ends_with("did you mean \"[::]:8080\"?"));
+        assert!(message("listen.documents", "8080").ends_with("did you mean \"[::]:8080\"?"));
+        assert!(message("listen.documents", "localhost:80").ends_with("did you mean \"127.0.0.1:80\"?"));
+        assert!(!message("listen.documents", "host:http").contains("did you mean"));
+    }
+}
