@@ -1,8 +1,8 @@
 //! Whether a replica may go from the snapshot it serves to another: a pure function of the two.
 
 use crate::codes::{FLEET_KEY_REPLACED, FLEET_KID_REUSED, RING_ROLLED_BACK};
-use crate::findings::Finding;
 use crate::findings::Code;
+use crate::findings::Finding;
 use crate::ring::{KeyState, Origin};
 use crate::{KeyId, Snapshot};
 
@@ -63,13 +63,17 @@ fn goes_back(served: &Snapshot, new: &Snapshot) -> Option<String> {
     if now.revision < old.revision {
         return Some(format!("revision {} after {}", now.revision, old.revision));
     }
-    (now.revision == old.revision)
-        .then(|| format!("revision {} has another content (digest {} after {})", now.revision, now.digest, old.digest))
+    (now.revision == old.revision).then(|| {
+        format!("revision {} has another content (digest {} after {})", now.revision, now.digest, old.digest)
+    })
 }
 
 fn reused_kid<'a>(served: &Snapshot, new: &'a Snapshot) -> Option<&'a KeyId> {
     let other = |kid: &KeyId| served.keys().iter().find(|key| key.kid == *kid).map(|key| &key.public);
-    new.keys().iter().find(|key| other(&key.kid).is_some_and(|public| *public != key.public)).map(|key| &key.kid)
+    new.keys()
+        .iter()
+        .find(|key| other(&key.kid).is_some_and(|public| *public != key.public))
+        .map(|key| &key.kid)
 }
 
 /// A whole set may change where the ring key itself vouches for it: after an emergency every key is new.

@@ -113,8 +113,11 @@ pub(crate) static PROVIDER_WORLD_READABLE: Code = warning(
     "Every user in the container may read the mounted key.",
     "Set `defaultMode: 0440` on the volume and `fsGroup` on the pod.",
 );
-pub(crate) static PROVIDER_READ_ONLY: Code =
-    refused("provider.read_only", "This provider cannot be written.", "Name a provider that can, such as file:PATH.");
+pub(crate) static PROVIDER_READ_ONLY: Code = refused(
+    "provider.read_only",
+    "This provider cannot be written.",
+    "Name a provider that can, such as file:PATH.",
+);
 pub(crate) static PROVIDER_CONFLICT: Code = error(
     "provider.conflict",
     Exit::TryLater,

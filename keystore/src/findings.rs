@@ -166,8 +166,10 @@ impl std::error::Error for Findings {}
 mod tests {
     use super::*;
 
-    static WARN: Code = Code { name: "t.w", severity: Severity::Warning, exit: Exit::Refused, meaning: "", cure: "" };
-    static DENIED: Code = Code { name: "t.d", severity: Severity::Error, exit: Exit::Denied, meaning: "", cure: "" };
+    static WARN: Code =
+        Code { name: "t.w", severity: Severity::Warning, exit: Exit::Refused, meaning: "", cure: "" };
+    static DENIED: Code =
+        Code { name: "t.d", severity: Severity::Error, exit: Exit::Denied, meaning: "", cure: "" };
     static REFUSED: Code =
         Code { name: "t.r", severity: Severity::Error, exit: Exit::Refused, meaning: "", cure: "ask" };
 

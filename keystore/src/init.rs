@@ -143,7 +143,7 @@ fn document(
     clock: &dyn Clock,
     change_id: Uuid,
 ) -> Result<SecretBytes, InitError> {
-    let written = write::first(&write::FirstRing {
+    let mut bytes: Zeroizing<Vec<u8>> = write::first(&write::FirstRing {
         issuer: &request.issuer,
         rotation: &request.rotation,
         keys: &made.keys,
@@ -155,7 +155,6 @@ fn document(
         incarnation_id: Uuid::new_v4(),
     })
     .map_err(|error| InitError::Internal(error.into()))?;
-    let mut bytes: Zeroizing<Vec<u8>> = written.bytes;
     Ok(SecretBytes::new(std::mem::take(&mut *bytes)))
 }
 

@@ -337,7 +337,10 @@ mod tests {
 
     #[test]
     fn several_faults_are_told_at_once() {
-        assert_eq!(names("https://Oidc.example/?a#b"), ["issuer.query", "issuer.fragment", "issuer.host_case"]);
+        assert_eq!(
+            names("https://Oidc.example/?a#b"),
+            ["issuer.query", "issuer.fragment", "issuer.host_case"]
+        );
     }
 
     #[test]

@@ -140,7 +140,7 @@ impl<'de> Visitor<'de> for StrictValue {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
-        while let Some(item) = items.next_element_seed(StrictValue)? {
+        while let Some(item) = items.next_element_seed(Self)? {
             list.push(item);
         }
         Ok(Value::Array(list))
@@ -149,7 +149,7 @@ impl<'de> Visitor<'de> for StrictValue {
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
         let mut map = Map::new();
         while let Some(name) = members.next_key::<String>()? {
-            let value = members.next_value_seed(StrictValue)?;
+            let value = members.next_value_seed(Self)?;
             if map.insert(name, value).is_some() {
                 return Err(de::Error::custom(DUPLICATE));
             }

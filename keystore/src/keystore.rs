@@ -142,7 +142,8 @@ impl Keystore {
             last_fault: Mutex::new(None),
             advice: findings,
         });
-        let follower = Follower { shared: Arc::clone(&shared), provider, options, seen: revision, hold: None };
+        let follower =
+            Follower { shared: Arc::clone(&shared), provider, options, seen: revision, hold: None };
         Ok((Self { shared }, follower))
     }
 
@@ -156,10 +157,7 @@ impl Keystore {
         let shared = &self.shared;
         let fresh_at = BootTime(Duration::from_millis(shared.fresh_at_ms.load(Ordering::Acquire)));
         let limit = shared.snapshot.load().rotation().staleness_limit();
-        Freshness {
-            age: shared.clock.boot().since(fresh_at),
-            limit: (!shared.is_static).then_some(limit),
-        }
+        Freshness { age: shared.clock.boot().since(fresh_at), limit: (!shared.is_static).then_some(limit) }
     }
 
     /// How following has gone so far.
@@ -188,8 +186,17 @@ pub struct Follower {
     options: KeystoreOptions,
     /// The revision read last, whether it was accepted or not.
     seen: Revision,
-    /// Until when older keys sign on, and the snapshot to serve then.
-    hold: Option<(BootTime, Arc<Snapshot>)>,
+    /// Keys that sign on although they are no longer current.
+    hold: Option<Hold>,
+}
+
+/// A new current key is published but nobody can have fetched it yet: the ones before it sign on.
+#[derive(Debug)]
+struct Hold {
+    until: BootTime,
+    kids: Vec<KeyId>,
+    /// What to serve when it is over.
+    then: Arc<Snapshot>,
 }
 
 impl Follower {
@@ -213,7 +220,9 @@ impl Follower {
             tokio::select! {
                 // A look cut short has swapped nothing yet.
                 () = cancel.cancelled() => return,
-                ok = self.look(&mut on_swap) => pause = if ok { Duration::ZERO } else { next_pause(pause, self.refresh()) },
+                answered = self.look(&mut on_swap) => {
+                    pause = if answered { Duration::ZERO } else { next_pause(pause, self.refresh()) };
+                }
             }
         }
     }
@@ -225,7 +234,7 @@ impl Follower {
     /// Until the next look is due: a nudge (not before `pause`), the timer, or the end of a hold.
     async fn wait(&self, pause: Duration) {
         let timer = jittered(self.refresh());
-        let held = self.hold.as_ref().map(|(until, _)| until.since(self.shared.clock.boot()));
+        let held = self.hold.as_ref().map(|hold| hold.until.since(self.shared.clock.boot()));
         let due = held.map_or(timer, |held| held.min(timer));
         let nudged = async {
             tokio::time::sleep(pause).await;
@@ -235,7 +244,8 @@ impl Follower {
         drop(tokio::time::timeout(due.max(pause), nudged).await);
     }
 
-    /// One look; whether the provider gave a record that is served now.
+    /// One look; whether the provider gave a record, be it one that is refused. A refused one is not asked for
+    /// again before it changes, so only silence calls for a pause.
     async fn look(&mut self, on_swap: &mut (impl FnMut(&Arc<Snapshot>) + Send)) -> bool {
         self.release_hold(on_swap);
         let asked_at = self.shared.clock.boot();
@@ -255,7 +265,6 @@ impl Follower {
                 self.shared.fresh_at_ms.store(millis(asked_at), Ordering::Release);
                 self.shared.refreshes_ok.fetch_add(1, Ordering::Relaxed);
                 self.fault(None);
-                true
             }
             Err(findings) => {
                 self.shared.records_refused.fetch_add(1, Ordering::Relaxed);
@@ -263,9 +272,9 @@ impl Follower {
                     tracing::error!(%findings, revision = %self.seen, "record refused; the last good keys stay");
                 }
                 self.fault(Some(findings));
-                false
             }
         }
+        true
     }
 
     fn consider(
@@ -277,11 +286,22 @@ impl Follower {
         let served = self.shared.snapshot.load_full();
         match accept(&served, &snapshot, self.options.allow_key_replacement) {
             Verdict::Unchanged => {}
+            // A hold outlasts later changes: what it waits for is the caches.
             Verdict::Serve => {
-                self.hold = None;
-                self.swap(Arc::new(snapshot), on_swap);
+                let hold = self.hold.take().map(|hold| (hold.until, hold.kids));
+                self.serve(snapshot, hold, on_swap);
             }
-            Verdict::ServeSigningOn(kids) => self.serve_signing_on(snapshot, &kids, on_swap),
+            Verdict::ServeSigningOn(kids) => {
+                let span = snapshot.rotation().propagation();
+                tracing::error!(
+                    code = RING_ACTIVATED_UNPUBLISHED.name,
+                    signing_on = ?kids,
+                    for_s = span.as_secs(),
+                    "{}", RING_ACTIVATED_UNPUBLISHED.meaning
+                );
+                let until = self.shared.clock.boot() + span;
+                self.serve(snapshot, Some((until, kids)), on_swap);
+            }
             Verdict::Refuse(finding) => {
                 let Finding { code, place, message } = finding;
                 let mut findings = Findings::new();
@@ -292,39 +312,32 @@ impl Follower {
         Ok(())
     }
 
-    /// Publishes a key that appeared as `current` without having been `next`, and lets the old ones sign until the
-    /// caches have it.
-    fn serve_signing_on(
+    /// Serves `snapshot`; under a hold its older keys sign on as long as their private halves are here.
+    fn serve(
         &mut self,
         snapshot: Snapshot,
-        kids: &[KeyId],
+        hold: Option<(BootTime, Vec<KeyId>)>,
         on_swap: &mut (impl FnMut(&Arc<Snapshot>) + Send),
     ) {
-        let until = self.shared.clock.boot() + snapshot.rotation().propagation();
-        let old = kids.iter().map(KeyId::as_str).collect::<Vec<_>>().join(", ");
-        tracing::error!(
-            code = RING_ACTIVATED_UNPUBLISHED.name,
-            signing_on = %old,
-            for_s = snapshot.rotation().propagation().as_secs(),
-            "{}", RING_ACTIVATED_UNPUBLISHED.meaning
-        );
-        let mut interim = None;
-        for kid in kids {
-            interim = interim.as_ref().unwrap_or(&snapshot).signing_with(kid).or(interim);
-        }
-        if let Some(interim) = interim {
-            self.hold = Some((until, Arc::new(snapshot)));
-            self.swap(Arc::new(interim), on_swap);
-        } else {
-            self.swap(Arc::new(snapshot), on_swap);
+        let held = hold.and_then(|(until, kids)| Some((until, snapshot.signing_with(&kids)?, kids)));
+        let then = Arc::new(snapshot);
+        match held {
+            Some((until, interim, kids)) => {
+                self.hold = Some(Hold { until, kids, then });
+                self.swap(Arc::new(interim), on_swap);
+            }
+            None => {
+                self.hold = None;
+                self.swap(then, on_swap);
+            }
         }
     }
 
     fn release_hold(&mut self, on_swap: &mut (impl FnMut(&Arc<Snapshot>) + Send)) {
         let now = self.shared.clock.boot();
-        if let Some((_, snapshot)) = self.hold.take_if(|(until, _)| now >= *until) {
+        if let Some(hold) = self.hold.take_if(|hold| now >= hold.until) {
             tracing::info!("the new current key signs from now on");
-            self.swap(snapshot, on_swap);
+            self.swap(hold.then, on_swap);
         }
     }
 
@@ -400,7 +413,7 @@ fn next_pause(pause: Duration, refresh: Duration) -> Duration {
 fn jittered(refresh: Duration) -> Duration {
     let mut byte = [0];
     // Without randomness there is no jitter, which is all that would be lost.
-    drop(aws_lc_rs::rand::fill(&mut byte));
+    aws_lc_rs::rand::fill(&mut byte).unwrap_or_default();
     refresh - refresh * u32::from(byte[0]) / 2550
 }
 

@@ -96,8 +96,16 @@ impl Rotation {
         let mut findings = Findings::new();
         for (knob, value, least, most, why) in self.bounds() {
             if value < least || value > most {
-                let range = if most == u64::MAX { format!("at least {least} s") } else { format!("{least} s to {most} s") };
-                findings.push(&INEQUALITY, format!("{place}.{knob}"), format!("{value} s, but it must be {range}: {why}"));
+                let range = if most == u64::MAX {
+                    format!("at least {least} s")
+                } else {
+                    format!("{least} s to {most} s")
+                };
+                findings.push(
+                    &INEQUALITY,
+                    format!("{place}.{knob}"),
+                    format!("{value} s, but it must be {range}: {why}"),
+                );
             }
         }
         findings
@@ -111,13 +119,31 @@ impl Rotation {
         let least_staleness = self.refresh_s.saturating_mul(3).saturating_add(PROVIDER_TIMEOUT.as_secs());
         [
             ("refresh", self.refresh_s, 1, DAY, "a replica must notice a changed key"),
-            ("staleness_limit", self.staleness_limit_s, least_staleness, u64::MAX, "3 x refresh + the provider's time-out"),
+            (
+                "staleness_limit",
+                self.staleness_limit_s,
+                least_staleness,
+                u64::MAX,
+                "3 x refresh + the provider's time-out",
+            ),
             ("jwks_max_age", self.jwks_max_age_s, 1, DAY, "no cache may hold a key set longer than a day"),
             ("skew", self.skew_s, 0, HOUR, "clocks further apart are broken"),
             ("token_ttl", self.token_ttl_s, 60, self.max_token_ttl_s, "at most max_token_ttl"),
-            ("max_token_ttl", self.max_token_ttl_s, 60, DAY, "relying parties refuse tokens older than a day"),
+            (
+                "max_token_ttl",
+                self.max_token_ttl_s,
+                60,
+                DAY,
+                "relying parties refuse tokens older than a day",
+            ),
             ("backdate", self.backdate_s, 0, 300, "a token must not look old when it is new"),
-            ("publish_lead", lead, least_lead, u64::MAX, "jwks_max_age + stale-if-error: caches must have expired"),
+            (
+                "publish_lead",
+                lead,
+                least_lead,
+                u64::MAX,
+                "jwks_max_age + stale-if-error: caches must have expired",
+            ),
             ("rotate_every", self.rotate_every_s, lead.saturating_add(1), u64::MAX, "above publish_lead"),
         ]
     }
@@ -163,7 +189,12 @@ mod tests {
         let places: Vec<_> = findings.iter().map(|finding| finding.place.as_str()).collect();
         assert_eq!(
             places,
-            ["rotation.staleness_limit", "rotation.token_ttl", "rotation.max_token_ttl", "rotation.publish_lead"]
+            [
+                "rotation.staleness_limit",
+                "rotation.token_ttl",
+                "rotation.max_token_ttl",
+                "rotation.publish_lead"
+            ]
         );
         assert!(findings.to_string().contains("at least 55 s"));
     }

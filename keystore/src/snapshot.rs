@@ -10,7 +10,9 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 
-use crate::codes::{ISSUER_ALGORITHM_UNLISTED, ISSUER_ALGORITHM_WITHOUT_KEY, ISSUER_NO_RS256, RING_NO_SIGNER};
+use crate::codes::{
+    ISSUER_ALGORITHM_UNLISTED, ISSUER_ALGORITHM_WITHOUT_KEY, ISSUER_NO_RS256, RING_NO_SIGNER,
+};
 use crate::ring::{KeyState, Origin, Ring};
 use crate::signer::{SignError, Signer};
 use crate::verify::{UnverifiedJws, Verifier, VerifyError};
@@ -100,13 +102,17 @@ impl Snapshot {
         Ok((snapshot, findings))
     }
 
-    /// The same publication with other signers: `kid` signs for its algorithm instead of the active key.
+    /// The same publication with other signers: each of `kids` signs for its algorithm instead of the active key.
     ///
-    /// `None` if there is no such private half here. The kid's key is in the JWKS, as every candidate is.
-    pub(crate) fn signing_with(&self, kid: &KeyId) -> Option<Self> {
-        let signer = self.candidates.iter().find(|signer| signer.kid() == kid)?;
+    /// `None` if none of their private halves is here. Their keys are in the JWKS, as every candidate's is.
+    pub(crate) fn signing_with(&self, kids: &[KeyId]) -> Option<Self> {
+        let signers: Vec<_> =
+            self.candidates.iter().filter(|signer| kids.contains(signer.kid())).map(Arc::clone).collect();
+        if signers.is_empty() {
+            return None;
+        }
         let mut signing = self.signing.clone();
-        signing.insert(signer.algorithm(), Arc::clone(signer));
+        signing.extend(signers.into_iter().map(|signer| (signer.algorithm(), signer)));
         Some(Self {
             identity: self.identity,
             origin: self.origin.clone(),
@@ -220,14 +226,16 @@ fn check_algorithms(ring: &Ring, algorithms: &[Algorithm]) -> Findings {
     let mut findings = Findings::new();
     for key in ring.keys.iter().filter(|key| !algorithms.contains(&key.algorithm)) {
         let names: Vec<_> = algorithms.iter().map(|algorithm| algorithm.as_str()).collect();
-        let message = format!("{} is for {}; issuer.algorithms is [{}]", key.kid, key.algorithm, names.join(", "));
+        let message =
+            format!("{} is for {}; issuer.algorithms is [{}]", key.kid, key.algorithm, names.join(", "));
         findings.push(&ISSUER_ALGORITHM_UNLISTED, &key.place, message);
     }
     if !algorithms.contains(&Algorithm::Rs256) {
         findings.push(&ISSUER_NO_RS256, "issuer.algorithms", "RS256 is not listed");
     }
     for algorithm in algorithms {
-        let active = |key: &crate::ring::RingKey| key.state == KeyState::Active && key.algorithm == *algorithm;
+        let active =
+            |key: &crate::ring::RingKey| key.state == KeyState::Active && key.algorithm == *algorithm;
         if !ring.keys.iter().any(active) {
             let message = format!("no key is active for {algorithm}");
             findings.push(&ISSUER_ALGORITHM_WITHOUT_KEY, "issuer.algorithms", message);

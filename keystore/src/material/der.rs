@@ -20,7 +20,7 @@ pub(super) fn is_whole(value: &[u8]) -> bool {
 
 /// Reads a private key, in the structure that the value turns out to have.
 pub(super) fn read(der: &[u8]) -> Result<PrivateKey, KeyError> {
-    let tags = children(der).ok_or(KeyError::MalformedDer { form: "the DER" })?;
+    let tags = tags(der).ok_or(KeyError::MalformedDer { form: "the DER" })?;
     match tags.as_slice() {
         [Tag::Integer, Tag::Sequence, Tag::OctetString, ..] => pkcs8(der),
         [Tag::Integer, Tag::OctetString, ..] => sec1(der, None),
@@ -35,15 +35,19 @@ pub(super) fn read(der: &[u8]) -> Result<PrivateKey, KeyError> {
     }
 }
 
-/// The tags directly inside the outer sequence; `None` if it does not decode.
-fn children(der: &[u8]) -> Option<Vec<Tag>> {
+/// What stands directly inside the outer sequence; `None` if it does not decode.
+fn children(der: &[u8]) -> Option<Vec<AnyRef<'_>>> {
     let outer = AnyRef::from_der(der).ok()?;
     let mut reader = SliceReader::new(outer.value()).ok()?;
-    let mut tags = Vec::new();
+    let mut children = Vec::new();
     while !reader.is_finished() {
-        tags.push(AnyRef::decode(&mut reader).ok()?.tag());
+        children.push(AnyRef::decode(&mut reader).ok()?);
     }
-    Some(tags)
+    Some(children)
+}
+
+fn tags(der: &[u8]) -> Option<Vec<Tag>> {
+    children(der).map(|children| children.iter().map(Tagged::tag).collect())
 }
 
 fn pkcs8(der: &[u8]) -> Result<PrivateKey, KeyError> {
@@ -51,7 +55,7 @@ fn pkcs8(der: &[u8]) -> Result<PrivateKey, KeyError> {
     let info = PrivateKeyInfoRef::from_der(der).map_err(|_| KeyError::MalformedDer { form })?;
     let private = info.private_key.as_bytes();
     match info.algorithm.oid {
-        RSA => match children(private).as_deref() {
+        RSA => match tags(private).as_deref() {
             Some([Tag::Integer, Tag::Integer, .., Tag::Sequence]) => Err(KeyError::RsaMultiPrime),
             _ => pkcs1(private),
         },
@@ -59,7 +63,7 @@ fn pkcs8(der: &[u8]) -> Result<PrivateKey, KeyError> {
             let named = info.algorithm.parameters.map(|any| any.decode_as::<ObjectIdentifier>());
             match named {
                 Some(Ok(oid)) => sec1(private, Some(curve(oid)?)),
-                Some(Err(_)) => Err(unknown_curve("one of explicit parameters")),
+                Some(Err(_)) => Err(unknown_curve(EXPLICIT)),
                 None => sec1(private, None),
             }
         }
@@ -92,8 +96,12 @@ fn pkcs1(der: &[u8]) -> Result<PrivateKey, KeyError> {
 
 /// `outer` is the curve that the PKCS#8 around it names.
 fn sec1(der: &[u8], outer: Option<Curve>) -> Result<PrivateKey, KeyError> {
-    let malformed = |_| KeyError::MalformedDer { form: "the SEC1 structure" };
-    let key = EcPrivateKey::from_der(der).map_err(malformed)?;
+    let key = EcPrivateKey::from_der(der).map_err(|_| {
+        if has_explicit_parameters(der) {
+            return unknown_curve(EXPLICIT);
+        }
+        KeyError::MalformedDer { form: "the SEC1 structure" }
+    })?;
     let inner = match key.parameters {
         Some(EcParameters::NamedCurve(oid)) => Some(curve(oid)?),
         None => None,
@@ -105,6 +113,16 @@ fn sec1(der: &[u8], outer: Option<Curve>) -> Result<PrivateKey, KeyError> {
     }
     let curve = outer.or(inner).ok_or_else(|| unknown_curve("none is named"))?;
     judge::ec(curve, key.private_key, key.public_key)
+}
+
+/// Whether `parameters [0]` spell a curve out (a sequence) instead of naming it.
+fn has_explicit_parameters(der: &[u8]) -> bool {
+    let spelled_out = |child: &AnyRef<'_>| {
+        child.tag().number().value() == 0
+            && child.tag().is_context_specific()
+            && child.value().first() == Some(&super::pem::SEQUENCE)
+    };
+    children(der).is_some_and(|children| children.iter().any(spelled_out))
 }
 
 fn curve(oid: ObjectIdentifier) -> Result<Curve, KeyError> {
@@ -133,6 +151,9 @@ fn kind_of(oid: ObjectIdentifier) -> String {
         _ => text,
     }
 }
+
+/// RFC 5480 section 2.1.1 forbids it, and a curve of somebody's own making is an old attack.
+const EXPLICIT: &str = "one of explicit parameters";
 
 /// RFC 8017 appendix C, RFC 5480 section 2.1.1, RFC 8410 section 3.
 const RSA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");

@@ -160,7 +160,9 @@ mod tests {
 
     #[test]
     fn other_names_are_none_of_ours() {
-        for name in ["tls.crt", "tls.pem", "ca.crt", "old.pem", "current.HS256.pem", "current.ES256.x.pem", "Current"] {
+        for name in
+            ["tls.crt", "tls.pem", "ca.crt", "old.pem", "current.HS256.pem", "current.ES256.x.pem", "Current"]
+        {
             assert_eq!(state(name), None, "{name}");
         }
     }

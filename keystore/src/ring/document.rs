@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use oneseal_coordination::UnixTime;
+use oneseal_providers::Entries;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -32,15 +33,23 @@ pub(crate) const MAX_KEYS: usize = 10;
 /// How many successors a ring key's chain of endorsements may name.
 const MAX_ENDORSEMENTS: usize = 16;
 
-/// Whether `value` is a ring document: a JSON object with an integer `format` and an array `keys`. Cheap, and true
-/// of malformed ones too, so that a broken document is reported as such and not as a broken key.
-pub(crate) fn is_document(value: &[u8]) -> bool {
-    let Ok(text) = std::str::from_utf8(value) else { return false };
-    let Ok(members) = json::members(text) else { return false };
-    let has = |wanted: &str, test: fn(&str) -> bool| {
-        members.iter().any(|(name, value)| name == wanted && test(value.get()))
+/// Whether the entry `name` is a ring document: a JSON object with an integer `format` and an array `keys`. Also
+/// true of what was meant to be one, by its name or by the members that its damaged text still shows, so that a
+/// broken document is reported as such and never passed over.
+pub(crate) fn is_document(name: &str, value: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(value) else { return name == Entries::KEYRING };
+    let shaped = match json::members(text) {
+        Ok(members) => {
+            let has = |wanted: &str, test: fn(&str) -> bool| {
+                members.iter().any(|(name, value)| name == wanted && test(value.get()))
+            };
+            has("format", |text| text.parse::<i64>().is_ok()) && has("keys", |text| text.starts_with('['))
+        }
+        Err(_) => {
+            text.trim_start().starts_with('{') && text.contains("\"format\"") && text.contains("\"keys\"")
+        }
     };
-    has("format", |text| text.parse::<i64>().is_ok()) && has("keys", |text| text.starts_with('['))
+    shaped || name == Entries::KEYRING
 }
 
 /// Reads and checks the document in the entry `place`.
@@ -51,10 +60,10 @@ pub(crate) fn read(place: &str, value: &[u8], issuer: &IssuerUrl) -> Result<(Rin
     let split = split(value).map_err(|error| one(&RING_MALFORMED, place, error.to_string()))?;
     let view = view(place, &split.public)?;
     let mut faults = check_view(place, &view, issuer);
-    if let Some(Value::Array(entries)) = split.public.get("log") {
-        if let Err(broken) = log::check(entries) {
-            faults.push(&RING_UNAUTHENTIC, format!("{place}: log"), broken);
-        }
+    if let Some(Value::Array(entries)) = split.public.get("log")
+        && let Err(broken) = log::check(entries)
+    {
+        faults.push(&RING_UNAUTHENTIC, format!("{place}: log"), broken);
     }
     let canonical = canonical(&split.public);
     let ring_key = match check_signature(&view, &split, &canonical) {
@@ -110,7 +119,8 @@ enum Half<'a> {
 
 fn split(value: &[u8]) -> Result<Split<'_>, JsonError> {
     let text = std::str::from_utf8(value).map_err(|_| JsonError::Syntax { line: 1, column: 1 })?;
-    let mut split = Split { public: Map::new(), privates: BTreeMap::new(), ring_private: None, sig: String::new() };
+    let mut split =
+        Split { public: Map::new(), privates: BTreeMap::new(), ring_private: None, sig: String::new() };
     for (name, raw) in json::members(text)? {
         match name.as_str() {
             "sig" => split.sig = json::parse(raw.get().as_bytes())?.as_str().unwrap_or_default().to_owned(),
@@ -198,7 +208,10 @@ fn check_view(place: &str, view: &DocumentView, issuer: &IssuerUrl) -> Findings 
         malformed("ring_key.endorsements", format!("more than {MAX_ENDORSEMENTS}"));
     }
     if view.keys.iter().any(|key| key.kid == view.ring_key.kid) {
-        malformed("ring_key", "the ring key signs the document and nothing else, but it is among the keys".to_owned());
+        malformed(
+            "ring_key",
+            "the ring key signs the document and nothing else, but it is among the keys".to_owned(),
+        );
     }
     faults.extend(view.rotation.check(&format!("{place}: rotation")));
     faults
@@ -225,19 +238,26 @@ fn check_signature(view: &DocumentView, split: &Split<'_>, canonical: &[u8]) -> 
 
 fn read_key(view: &KeyView, place: String, half: Option<&Half<'_>>) -> Result<RingKey, Findings> {
     let malformed = |what: String| one(&RING_MALFORMED, &place, what);
-    let algorithm: Algorithm = view.alg.parse().map_err(|error: crate::algorithm::UnknownAlgorithm| malformed(error.to_string()))?;
+    let algorithm: Algorithm =
+        view.alg.parse().map_err(|error: crate::algorithm::UnknownAlgorithm| malformed(error.to_string()))?;
     let public = PublicKey::from_jwk(&view.public).map_err(|error| malformed(error.to_string()))?;
     if public.key_type() != algorithm.key_type() {
         return Err(malformed(format!("an {} key cannot be for {algorithm}", public.key_type())));
     }
     let kid = KeyId::parse(&view.kid).map_err(|error| malformed(error.to_string()))?;
     if kid != public.thumbprint() && !view.adopted_kid {
-        return Err(malformed("kid is not the key's thumbprint, and adopted_kid does not say why".to_owned()));
+        return Err(malformed(
+            "kid is not the key's thumbprint, and adopted_kid does not say why".to_owned(),
+        ));
     }
     let private = match half {
         None => None,
         Some(Half::Sealed) => {
-            return Err(one(&RING_SEALED_WITHOUT_KEK, &place, format!("the private half of {kid} is sealed")));
+            return Err(one(
+                &RING_SEALED_WITHOUT_KEK,
+                &place,
+                format!("the private half of {kid} is sealed"),
+            ));
         }
         Some(Half::Plain(raw)) => {
             let key = PrivateKey::parse(raw.get().as_bytes())

@@ -99,7 +99,8 @@ impl KeyState {
 /// # Errors
 /// Every fault found. On success the remarks that do not stop anything are returned beside the ring.
 pub fn read(entries: &Entries, issuer: &IssuerUrl) -> Result<(Ring, Findings), Findings> {
-    let documents: Vec<_> = entries.iter().filter(|(_, value)| document::is_document(value.expose())).collect();
+    let documents: Vec<_> =
+        entries.iter().filter(|(name, value)| document::is_document(name, value.expose())).collect();
     match documents.as_slice() {
         [] => bare::read(entries),
         [(name, value)] => {
@@ -109,7 +110,11 @@ pub fn read(entries: &Entries, issuer: &IssuerUrl) -> Result<(Ring, Findings), F
         }
         [(first, _), (second, _), ..] => {
             let mut findings = Findings::new();
-            findings.push(&RING_MALFORMED, *second, format!("{first} is a ring document too; one can be true"));
+            findings.push(
+                &RING_MALFORMED,
+                *second,
+                format!("{first} is a ring document too; one can be true"),
+            );
             Err(findings)
         }
     }

@@ -11,7 +11,7 @@ use super::log::{self, Entry};
 use super::view::{DocumentView, IncarnationView, KeyView, RingKeyView};
 use crate::material::{KeyError, PrivateKey};
 use crate::signer::{SignError, Signer};
-use crate::{Algorithm, Digest, IssuerUrl, KeyId, Rotation};
+use crate::{Algorithm, IssuerUrl, KeyId, Rotation};
 
 /// What a first revision is made of.
 #[derive(Debug)]
@@ -27,18 +27,11 @@ pub(crate) struct FirstRing<'a> {
     pub(crate) incarnation_id: Uuid,
 }
 
-/// A document ready to be stored.
-#[derive(Debug)]
-pub(crate) struct Written {
-    pub(crate) bytes: Zeroizing<Vec<u8>>,
-    pub(crate) digest: Digest,
-}
-
 /// The first revision of a ring: every key active at once, since nobody can have fetched anything before it.
 ///
 /// # Errors
 /// A key that cannot sign.
-pub(crate) fn first(ring: &FirstRing<'_>) -> Result<Written, WriteError> {
+pub(crate) fn first(ring: &FirstRing<'_>) -> Result<Zeroizing<Vec<u8>>, WriteError> {
     let view = DocumentView {
         format: FORMAT,
         jwks_writer: JWKS_WRITER,
@@ -61,7 +54,7 @@ pub(crate) fn first(ring: &FirstRing<'_>) -> Result<Written, WriteError> {
     };
     let Value::Object(public) = serde_json::to_value(&view)? else { return Err(WriteError::Shape) };
     let privates: Vec<_> = ring.keys.iter().map(|(_, key)| key.expose_jwk()).collect();
-    seal_and_render(&public, &privates, ring.ring_key)
+    sign_and_render(&public, &privates, ring.ring_key)
 }
 
 fn active(algorithm: Algorithm, key: &PrivateKey, ring: &FirstRing<'_>) -> KeyView {
@@ -103,16 +96,15 @@ fn first_log(ring: &FirstRing<'_>) -> Vec<super::view::LogEntry> {
 }
 
 /// Signs the public half and writes it with the private halves in place.
-fn seal_and_render(
+fn sign_and_render(
     public: &Map<String, Value>,
     privates: &[Zeroizing<String>],
     ring_key: &PrivateKey,
-) -> Result<Written, WriteError> {
+) -> Result<Zeroizing<Vec<u8>>, WriteError> {
     let canonical = canonical(public);
     let kid = ring_key.public().thumbprint();
     let sig = Signer::new(ring_key, Algorithm::EdDsa, kid)?.sign_detached(SIG_TYP, &canonical)?;
-    let bytes = render(public, privates, &ring_key.expose_jwk(), &sig)?;
-    Ok(Written { bytes, digest: Digest::of(&canonical) })
+    render(public, privates, &ring_key.expose_jwk(), &sig)
 }
 
 /// The whole document as JSON text, in a buffer that never moves: a reallocation would leave a copy behind.
@@ -189,4 +181,67 @@ pub(crate) enum WriteError {
     Json(#[from] serde_json::Error),
     #[error("a part of the document is no JSON object")]
     Shape,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ring::document;
+
+    const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/ring-1.json");
+
+    fn key(pem: &[u8]) -> PrivateKey {
+        PrivateKey::parse(pem).expect("a good test key")
+    }
+
+    fn first_ring() -> Zeroizing<Vec<u8>> {
+        let issuer = IssuerUrl::parse("https://oidc.example", "test").expect("good");
+        let keys = [
+            (Algorithm::Rs256, key(include_bytes!("../../tests/vectors/ring/rsa.pem"))),
+            (Algorithm::Es256, key(include_bytes!("../../tests/vectors/ring/p256.pem"))),
+            (Algorithm::EdDsa, key(include_bytes!("../../tests/vectors/ring/ed25519.pem"))),
+        ];
+        let ring = FirstRing {
+            issuer: &issuer,
+            rotation: &Rotation::default(),
+            keys: &keys,
+            ring_key: &key(include_bytes!("../../tests/vectors/ring/ring-key.pem")),
+            actor: "test",
+            reason: "golden",
+            now: UnixTime(1_800_000_000),
+            change_id: Uuid::from_u128(1),
+            incarnation_id: Uuid::from_u128(2),
+        };
+        first(&ring).expect("it can be written")
+    }
+
+    #[test]
+    fn the_first_ring_is_golden() {
+        let bytes = first_ring();
+        if std::env::var_os("ONESEAL_BLESS").is_some() {
+            std::fs::write(GOLDEN, &*bytes).expect("writable");
+        }
+        let golden = std::fs::read(GOLDEN).expect("the golden file");
+        assert!(*bytes == golden, "the ring document's bytes changed: format 1 must not");
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let issuer = IssuerUrl::parse("https://oidc.example", "test").expect("good");
+        let bytes = first_ring();
+        assert!(document::is_document("current", &bytes));
+        let (ring, notes) = document::read("keyring.json", &bytes, &issuer).expect("readable");
+        assert!(notes.is_empty(), "{notes}");
+        assert_eq!((ring.identity.incarnation, ring.identity.revision), (1, 1));
+        assert!(ring.keys.iter().all(|key| key.state == KeyState::Active && key.private.is_some()));
+    }
+
+    #[test]
+    fn the_buffer_never_moved() {
+        let bytes = first_ring();
+        assert!(
+            bytes.capacity() < bytes.len() + 64 * 5 + 1,
+            "it was reallocated: a copy of secrets was left"
+        );
+    }
 }

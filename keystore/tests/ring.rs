@@ -1,0 +1,202 @@
+//! The ring document: golden bytes, and what any change to them leads to.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::PathBuf;
+
+use oneseal_keystore::{Algorithm, Digest, Findings, IssuerUrl, Rotation, Snapshot, ring};
+use oneseal_providers::Entries;
+use serde_json::{Value, json};
+
+const GOLDEN: &str = include_str!("golden/ring-1.json");
+
+fn issuer() -> IssuerUrl {
+    IssuerUrl::parse("https://oidc.example", "test").unwrap()
+}
+
+fn read(text: &str) -> Result<(ring::Ring, Findings), Findings> {
+    ring::read(&Entries::single("keyring.json", text), &issuer())
+}
+
+fn codes(text: &str) -> Vec<&'static str> {
+    match read(text) {
+        Ok((_, notes)) => notes.iter().map(|finding| finding.code.name).collect(),
+        Err(faults) => faults.iter().map(|finding| finding.code.name).collect(),
+    }
+}
+
+/// The golden ring with one member changed by JSON pointer, not signed again.
+fn changed(pointer: &str, value: Value) -> String {
+    let mut ring: Value = serde_json::from_str(GOLDEN).unwrap();
+    *ring.pointer_mut(pointer).unwrap_or_else(|| panic!("{pointer} is there")) = value;
+    ring.to_string()
+}
+
+fn golden(name: &str, now: &[u8]) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    if std::env::var_os("ONESEAL_BLESS").is_some() {
+        std::fs::write(&path, now).unwrap();
+    }
+    assert_eq!(
+        String::from_utf8_lossy(now),
+        String::from_utf8_lossy(&std::fs::read(&path).unwrap()),
+        "{name}"
+    );
+}
+
+#[test]
+fn the_jwks_and_the_digest_of_a_ring_are_golden() {
+    let (ring, _) = read(GOLDEN).unwrap();
+    let algorithms = [Algorithm::Rs256, Algorithm::Es256, Algorithm::EdDsa];
+    let (snapshot, notes) = Snapshot::build(ring, &algorithms, &Rotation::default()).unwrap();
+    assert!(notes.is_empty());
+    golden("jwks-writer-1.json", snapshot.jwks());
+    let facts = format!(
+        "digest {}\nsha256(jwks) {}\netag {}\n",
+        snapshot.identity().digest,
+        Digest::of(snapshot.jwks()),
+        snapshot.etag()
+    );
+    golden("ring-1.facts", facts.as_bytes());
+}
+
+#[test]
+fn the_canonical_document_is_golden() {
+    let mut ring: Value = serde_json::from_str(GOLDEN).unwrap();
+    let object = ring.as_object_mut().unwrap();
+    object.remove("sig");
+    object["ring_key"].as_object_mut().unwrap().remove("private");
+    for key in object["keys"].as_array_mut().unwrap() {
+        key.as_object_mut().unwrap().remove("private");
+    }
+    let canonical = serde_json_canonicalizer::to_vec(&ring).unwrap();
+    golden("ring-1.canonical.json", &canonical);
+    assert_eq!(read(GOLDEN).unwrap().0.identity.digest, Digest::of(&canonical));
+}
+
+#[test]
+fn white_space_and_member_order_change_nothing() {
+    let ring: Value = serde_json::from_str(GOLDEN).unwrap();
+    let pretty = serde_json::to_string_pretty(&ring).unwrap();
+    assert_eq!(read(&pretty).unwrap().0.identity, read(GOLDEN).unwrap().0.identity);
+}
+
+#[test]
+fn every_public_member_is_under_the_signature() {
+    for (pointer, value) in [
+        ("/revision", json!(2)),
+        ("/written_at", json!(1)),
+        ("/change_id", json!("00000000-0000-0000-0000-000000000009")),
+        ("/incarnation/number", json!(2)),
+        ("/incarnation/id", json!("00000000-0000-0000-0000-000000000009")),
+        ("/writer", json!({"fleet": "f", "epoch": 1, "holder": "h"})),
+        ("/rotation/token_ttl_s", json!(600)),
+        ("/keys/0/state", json!("pending")),
+        ("/keys/1/created_at", json!(1)),
+        ("/keys/2/ttl_high_water_s", json!(1)),
+        ("/log/1/reason", json!("another")),
+        ("/log", json!([])),
+    ] {
+        assert!(codes(&changed(pointer, value)).contains(&"ring.unauthentic"), "{pointer}");
+    }
+    let mut added: Value = serde_json::from_str(GOLDEN).unwrap();
+    added["later_member"] = json!(true);
+    assert!(codes(&added.to_string()).contains(&"ring.unauthentic"), "members we do not know are signed too");
+}
+
+#[test]
+fn a_signature_of_another_key_or_none_is_refused() {
+    for sig in ["", "x", "..", "eyJhbGciOiJub25lIn0.."] {
+        assert_eq!(codes(&changed("/sig", json!(sig))), ["ring.unauthentic"], "{sig}");
+    }
+    let mut without: Value = serde_json::from_str(GOLDEN).unwrap();
+    without.as_object_mut().unwrap().remove("sig");
+    assert_eq!(codes(&without.to_string()), ["ring.unauthentic"]);
+}
+
+#[test]
+fn a_private_half_is_checked_against_its_public_one() {
+    let ring: Value = serde_json::from_str(GOLDEN).unwrap();
+    let foreign = ring["keys"][2]["private"].clone();
+    assert!(codes(&changed("/ring_key/private", foreign.clone())).contains(&"ring.unauthentic"));
+    assert!(codes(&changed("/keys/1/private", foreign)).contains(&"ring.malformed"));
+    assert!(codes(&changed("/keys/0/private/d", json!("AQAB")))[0].starts_with("key."));
+}
+
+#[test]
+fn another_issuer_format_or_writer_is_named() {
+    assert!(codes(&changed("/issuer", json!("https://oidc.example/"))).contains(&"ring.issuer_mismatch"));
+    assert_eq!(codes(&changed("/format", json!(2))), ["ring.format"]);
+    assert_eq!(codes(&changed("/jwks_writer", json!(2))), ["ring.format"]);
+}
+
+#[test]
+fn malformed_members_are_refused_each_with_its_place() {
+    for (pointer, value) in [
+        ("/revision", json!(0)),
+        ("/revision", json!("1")),
+        ("/revision", json!(1.5)),
+        ("/written_at", json!(1.5)),
+        ("/prev_digest", json!("abc")),
+        ("/change_id", json!("x")),
+        ("/incarnation", json!(null)),
+        ("/writer", json!({"fleet": "f"})),
+        ("/keys/0/state", json!("published")),
+        ("/keys/0/alg", json!("HS256")),
+        ("/keys/0/alg", json!("ES256")),
+        ("/keys/0/kid", json!("")),
+        ("/keys/0/kid", json!("not-the-thumbprint")),
+        ("/keys/0/public/n", json!("AQAB")),
+        ("/keys/1/public/x", json!("AAAA")),
+        ("/keys/1/public/crv", json!("P-521")),
+        ("/tombstones", json!([{"kid": "", "thumbprint": "x", "state": "retired", "at": 1}])),
+        ("/ring_key/public", json!({})),
+        ("/rotation/refresh_s", json!(-1)),
+    ] {
+        let found = codes(&changed(pointer, value.clone()));
+        let refused = found.iter().any(|code| ["ring.malformed", "ring.unauthentic"].contains(code));
+        assert!(refused, "{pointer} = {value}: {found:?}");
+    }
+}
+
+#[test]
+fn a_member_twice_is_refused_at_any_depth() {
+    for (from, to) in [
+        ("\"revision\":1,", "\"revision\":1,\"revision\":1,"),
+        ("\"kty\":\"OKP\"", "\"kty\":\"OKP\",\"kty\":\"OKP\""),
+        ("\"skew_s\":60", "\"skew_s\":60,\"skew_s\":60"),
+    ] {
+        assert!(GOLDEN.contains(from));
+        let text = GOLDEN.replacen(from, to, 1);
+        let found = codes(&text);
+        assert!(found[0] == "ring.malformed" || found[0].starts_with("key."), "{from}: {found:?}");
+    }
+}
+
+#[test]
+fn a_sealed_half_without_a_key_to_open_it_is_refused() {
+    let mut ring: Value = serde_json::from_str(GOLDEN).unwrap();
+    ring["keys"][0].as_object_mut().unwrap().remove("private");
+    ring["keys"][0]["sealed"] = json!("eyJ…");
+    assert_eq!(codes(&ring.to_string()), ["ring.sealed_without_kek"]);
+}
+
+#[test]
+fn a_truncated_document_is_a_broken_ring_or_no_key_but_never_a_ring() {
+    for end in (0..GOLDEN.trim_end().len()).step_by(97) {
+        assert_eq!(codes(&GOLDEN[..end]), ["ring.malformed"], "cut at {end}");
+        let alone = ring::read(&Entries::single(Entries::CURRENT, &GOLDEN[..end]), &issuer()).unwrap_err();
+        let code = alone.iter().next().unwrap().code.name;
+        assert!(code == "ring.malformed" || code.starts_with("key."), "cut at {end}: {code}");
+    }
+}
+
+#[test]
+fn two_documents_are_refused_and_other_entries_beside_one_are_noted() {
+    let mut entries = Entries::single("keyring.json", GOLDEN);
+    entries.insert("tls.key", "whatever");
+    let (_, notes) = ring::read(&entries, &issuer()).unwrap();
+    assert_eq!(notes.iter().map(|finding| finding.code.name).collect::<Vec<_>>(), ["provider.ignored_entry"]);
+    entries.insert("other.json", GOLDEN);
+    assert!(ring::read(&entries, &issuer()).is_err());
+}
