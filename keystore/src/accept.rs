@@ -110,3 +110,111 @@ fn replaced(served: &Snapshot, new: &Snapshot) -> String {
 fn refuse(code: &'static Code, message: String) -> Verdict {
     Verdict::Refuse(Finding { code, place: "provider".to_owned(), message })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::material::PrivateKey;
+    use crate::ring::{self, write};
+    use crate::{Algorithm, IssuerUrl, Rotation};
+    use oneseal_providers::Entries;
+    use serde_json::{Map, Value, json};
+
+    const GOLDEN: &str = include_str!("../tests/golden/ring-1.json");
+    const RING_KEY: &str = include_str!("../tests/vectors/ring/ring-key.pem");
+    const OTHER_RING_KEY: &str = include_str!("../tests/vectors/ring/other-ring-key.pem");
+
+    /// The golden ring after `change`, with only the keys at the positions `kept`, signed by `ring_key`.
+    fn document(kept: &[usize], ring_key: &str, change: impl FnOnce(&mut Map<String, Value>)) -> Snapshot {
+        let Ok(Value::Object(mut public)) = serde_json::from_str(GOLDEN) else { panic!("an object") };
+        public.remove("sig");
+        let all = public["keys"].as_array().expect("keys").clone();
+        let text = |key: &Value| zeroize::Zeroizing::new(key["private"].to_string());
+        let privates: Vec<_> = kept.iter().map(|i| text(&all[*i])).collect();
+        let keys = kept.iter().map(|i| without_private(&all[*i]));
+        public["keys"] = keys.collect();
+        let ring_key = PrivateKey::parse(ring_key.as_bytes()).expect("a good key");
+        public["ring_key"] = json!({
+            "kid": ring_key.public().thumbprint().as_str(),
+            "public": ring_key.public().to_jwk_map(),
+            "endorsements": [],
+        });
+        change(&mut public);
+        let bytes = write::sign_and_render(&public, &privates, &ring_key).expect("it can be written");
+        snapshot(Entries::single("keyring.json", bytes.to_vec()))
+    }
+
+    fn without_private(key: &Value) -> Value {
+        let mut key = key.clone();
+        key.as_object_mut().expect("an object").remove("private");
+        key
+    }
+
+    fn snapshot(entries: Entries) -> Snapshot {
+        let issuer = IssuerUrl::parse("https://oidc.example", "test").expect("good");
+        let (ring, _) = ring::read(&entries, &issuer).unwrap_or_else(|found| panic!("{found}"));
+        Snapshot::build(ring, &Algorithm::ALL, &Rotation::default()).unwrap_or_else(|found| panic!("{found}")).0
+    }
+
+    fn revision(number: u64) -> impl FnOnce(&mut Map<String, Value>) {
+        move |public| {
+            public["revision"] = number.into();
+            public["prev_digest"] = if number > 1 { "0".repeat(64).into() } else { Value::Null };
+        }
+    }
+
+    fn verdict(served: &Snapshot, new: &Snapshot) -> &'static str {
+        match accept(served, new, false) {
+            Verdict::Unchanged => "unchanged",
+            Verdict::Serve => "serve",
+            Verdict::ServeSigningOn(_) => "sign on",
+            Verdict::Refuse(finding) => finding.code.name,
+        }
+    }
+
+    #[test]
+    fn a_replica_goes_up_in_revision_and_never_down_or_sideways() {
+        let served = document(&[0, 1], RING_KEY, revision(5));
+        assert_eq!(verdict(&served, &document(&[0, 1], RING_KEY, revision(5))), "unchanged");
+        assert_eq!(verdict(&served, &document(&[0, 1], RING_KEY, revision(6))), "serve");
+        assert_eq!(verdict(&served, &document(&[0, 1], RING_KEY, revision(9))), "serve", "it may have missed some");
+        assert_eq!(verdict(&served, &document(&[0, 1], RING_KEY, revision(4))), "ring.rolled_back");
+        assert_eq!(verdict(&served, &document(&[0, 2], RING_KEY, revision(5))), "ring.rolled_back");
+    }
+
+    #[test]
+    fn an_incarnation_outranks_revisions_and_its_number_has_one_id() {
+        let served = document(&[0], RING_KEY, revision(5));
+        let restored = document(&[0], RING_KEY, |public| {
+            public["incarnation"] = json!({ "number": 2, "id": "00000000-0000-0000-0000-00000000000a" });
+        });
+        assert_eq!(verdict(&served, &restored), "serve");
+        assert_eq!(verdict(&restored, &served), "ring.rolled_back");
+        let impostor = document(&[0], RING_KEY, |public| {
+            revision(6)(public);
+            public["incarnation"] = json!({ "number": 1, "id": "00000000-0000-0000-0000-00000000000a" });
+        });
+        assert_eq!(verdict(&served, &impostor), "ring.rolled_back");
+    }
+
+    #[test]
+    fn a_wholly_new_set_passes_only_under_the_same_ring_key() {
+        let served = document(&[0], RING_KEY, revision(5));
+        assert_eq!(verdict(&served, &document(&[1, 2], RING_KEY, revision(6))), "serve");
+        assert_eq!(verdict(&served, &document(&[1, 2], OTHER_RING_KEY, revision(6))), "fleet.key_replaced");
+    }
+
+    #[test]
+    fn a_kid_never_names_two_keys() {
+        let adopt = |public: &mut Map<String, Value>| {
+            public["keys"][0]["kid"] = "in-the-world".into();
+            public["keys"][0]["adopted_kid"] = true.into();
+        };
+        let served = document(&[0, 1], RING_KEY, adopt);
+        let reused = document(&[2, 1], RING_KEY, |public| {
+            revision(2)(public);
+            adopt(public);
+        });
+        assert_eq!(verdict(&served, &reused), "fleet.kid_reused");
+    }
+}

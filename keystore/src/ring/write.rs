@@ -96,7 +96,7 @@ fn first_log(ring: &FirstRing<'_>) -> Vec<super::view::LogEntry> {
 }
 
 /// Signs the public half and writes it with the private halves in place.
-fn sign_and_render(
+pub(crate) fn sign_and_render(
     public: &Map<String, Value>,
     privates: &[Zeroizing<String>],
     ring_key: &PrivateKey,
