@@ -42,3 +42,8 @@ pub use inline::{EnvProvider, InlineProvider};
 pub use provider::{Advice, BoxFuture, Change, Description, Durability, SecretProvider};
 pub use record::{Entries, Record, Revision, SecretBytes};
 pub use uri::{PostgresUrl, ProviderUri, UriError};
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;

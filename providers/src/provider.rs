@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use oneseal_coordination::{EventDraft, FenceToken};
 use uuid::Uuid;
@@ -77,6 +78,34 @@ pub trait SecretProvider: fmt::Debug + Send + Sync + 'static {
     /// # Cancel safety
     /// As for [`replace`](Self::replace).
     fn create(&self, entries: Entries, change: Change) -> BoxFuture<'_, Result<Revision, ProviderError>>;
+}
+
+/// A shared provider is a provider, whether its kind is known or not.
+impl<P: SecretProvider + ?Sized> SecretProvider for Arc<P> {
+    fn describe(&self) -> Description {
+        P::describe(self)
+    }
+
+    fn load(&self) -> BoxFuture<'_, Result<Record, ProviderError>> {
+        P::load(self)
+    }
+
+    fn changed<'a>(&'a self, since: &'a Revision) -> BoxFuture<'a, ()> {
+        P::changed(self, since)
+    }
+
+    fn replace<'a>(
+        &'a self,
+        expected: &'a Revision,
+        entries: Entries,
+        change: Change,
+    ) -> BoxFuture<'a, Result<Revision, ProviderError>> {
+        P::replace(self, expected, entries, change)
+    }
+
+    fn create(&self, entries: Entries, change: Change) -> BoxFuture<'_, Result<Revision, ProviderError>> {
+        P::create(self, entries, change)
+    }
 }
 
 /// What a provider says of itself.

@@ -1,0 +1,143 @@
+//! What stands at the path: a file, a directory in kubelet's layout, a flat one.
+
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rustix::fs::Access;
+
+use super::{parent, resolved};
+use crate::{Advice, Entries};
+
+/// The link that kubelet swaps.
+pub(super) const DATA_LINK: &str = "..data";
+
+/// What stands at the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Layout {
+    /// Nothing.
+    Missing,
+    /// A file (or something that is no directory: reading says so).
+    File,
+    /// A file within kubelet's layout, reached as such.
+    KubeletFile,
+    /// A directory with a `..data` link.
+    Unit,
+    /// A directory without entries.
+    Empty,
+    /// A directory whose only entry is `keyring.json`.
+    LoneRing,
+    /// Any other directory.
+    Flat,
+}
+
+impl Layout {
+    /// Whether this layout is one that is written.
+    pub(super) fn is_writable(self) -> bool {
+        !matches!(self, Self::KubeletFile | Self::Flat)
+    }
+}
+
+/// Looks what stands at `path`.
+pub(super) fn inspect(path: &Path) -> io::Result<Layout> {
+    let found = match fs::metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Layout::Missing),
+        Err(error) => return Err(error),
+    };
+    if !found.is_dir() {
+        return Ok(if is_within_kubelet(path) { Layout::KubeletFile } else { Layout::File });
+    }
+    if is_link(&path.join(DATA_LINK)) {
+        return Ok(Layout::Unit);
+    }
+    directory(path)
+}
+
+/// Whether the file at `path` is one that kubelet's layout holds: it rests in a directory called `..SOMETHING`,
+/// beside which stands a `..data` link.
+///
+/// That the link leads to this very directory is not asked: it may be swapped between two looks.
+pub(super) fn is_within_kubelet(path: &Path) -> bool {
+    let target = resolved(path);
+    let unit = parent(&target);
+    let is_unit = unit.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".."));
+    is_unit && is_link(&parent(unit).join(DATA_LINK))
+}
+
+/// Whether an entry of this name is read: hidden files are ours, kubelet's or an editor's.
+pub(super) fn is_entry(name: &str) -> bool {
+    !name.starts_with('.')
+}
+
+/// Whether a file of this name holds nothing secret.
+pub(super) fn is_public(name: &str) -> bool {
+    [".crt", ".cer", ".pub"].iter().any(|end| name.ends_with(end))
+}
+
+/// Whether the directory that a write goes to can be written by this process: not mounted read-only, no
+/// permission missing. Where the directory does not exist the write itself explains best, so then: yes.
+pub(super) fn may_write_beside(path: &Path, layout: &Layout) -> bool {
+    let dir = match layout {
+        Layout::Unit | Layout::Empty | Layout::LoneRing | Layout::Flat => path.to_owned(),
+        Layout::File | Layout::KubeletFile => parent(&resolved(path)).to_owned(),
+        Layout::Missing => parent(path).to_owned(),
+    };
+    match rustix::fs::access(&dir, Access::WRITE_OK) {
+        Ok(()) => true,
+        Err(error) => io::Error::from(error).kind() == io::ErrorKind::NotFound,
+    }
+}
+
+/// The files of kubelet's layout that anyone may read.
+pub(super) fn world_readable(path: &Path, layout: &Layout) -> Vec<Advice> {
+    match layout {
+        Layout::KubeletFile => {
+            fs::metadata(path).ok().and_then(|found| advice(path, &found)).into_iter().collect()
+        }
+        Layout::Unit => unit_advice(path),
+        Layout::Missing | Layout::File | Layout::Empty | Layout::LoneRing | Layout::Flat => Vec::new(),
+    }
+}
+
+fn unit_advice(path: &Path) -> Vec<Advice> {
+    let Ok(files) = fs::read_dir(path.join(DATA_LINK)) else { return Vec::new() };
+    let mut found: Vec<_> = files
+        .flatten()
+        .filter_map(|file| {
+            let name = file.file_name().into_string().ok()?;
+            let metadata = fs::metadata(file.path()).ok().filter(Metadata::is_file)?;
+            let is_judged = is_entry(&name) && !is_public(&name);
+            if is_judged { advice(&path.join(name), &metadata) } else { None }
+        })
+        .collect();
+    found.sort_by(|Advice::WorldReadable { path: one, .. }, Advice::WorldReadable { path: other, .. }| {
+        one.cmp(other)
+    });
+    found
+}
+
+fn advice(path: &Path, found: &Metadata) -> Option<Advice> {
+    let mode = found.mode() & 0o7777;
+    (mode & 0o007 != 0).then(|| Advice::WorldReadable { path: path.display().to_string(), mode })
+}
+
+fn directory(path: &Path) -> io::Result<Layout> {
+    let mut layout = Layout::Empty;
+    for file in fs::read_dir(path)? {
+        let file = file?;
+        let name = file.file_name();
+        let is_skipped = !name.to_str().is_some_and(is_entry) || file.file_type()?.is_dir();
+        match layout {
+            _ if is_skipped => {}
+            Layout::Empty if name == Entries::KEYRING => layout = Layout::LoneRing,
+            _ => return Ok(Layout::Flat),
+        }
+    }
+    Ok(layout)
+}
+
+fn is_link(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink())
+}

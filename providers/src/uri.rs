@@ -1,0 +1,442 @@
+//! The one-line form of a provider, the same in configuration and on every command line: `file:PATH`, `env:NAME`,
+//! `k8s:NS/NAME`, `aws:NAME-OR-ARN`, `postgres:URL`.
+//!
+//! Whatever is refused here may be a key pasted by mistake, so an error repeats no more of the text than a short
+//! scheme or a path.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use thiserror::Error;
+use zeroize::Zeroizing;
+
+use crate::SecretProvider;
+
+/// A provider named by one URI. `Display` gives it back, with a database password masked.
+///
+/// ```
+/// use oneseal_providers::ProviderUri;
+///
+/// let uri = ProviderUri::parse("file:/etc/oneseal/keyring.json")?;
+/// assert_eq!(uri.to_string(), "file:/etc/oneseal/keyring.json");
+/// # Ok::<(), oneseal_providers::UriError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ProviderUri {
+    /// `file:PATH` or `file:///PATH`: a file or a directory. The path is taken literally, nothing is percent-decoded.
+    File(PathBuf),
+    /// `env:NAME`: an environment variable.
+    Env(String),
+    /// `k8s:NAMESPACE/NAME`: a Kubernetes Secret.
+    Kubernetes {
+        /// The Secret's namespace.
+        namespace: String,
+        /// The Secret's name.
+        name: String,
+    },
+    /// `aws:NAME-OR-ARN`: a secret in AWS Secrets Manager.
+    Aws(String),
+    /// `postgres:URL`, or just the `postgres://…` URL: the ring row of a database.
+    Postgres(PostgresUrl),
+}
+
+impl ProviderUri {
+    /// Reads a URI. Kinds that this version cannot open are read all the same; [`open`](Self::open) refuses them.
+    ///
+    /// # Errors
+    /// [`UriError`], with the known schemes and a guess at what was meant.
+    pub fn parse(text: &str) -> Result<Self, UriError> {
+        if text.is_empty() {
+            return Err(UriError::Empty);
+        }
+        let Some((scheme, rest)) = text.split_once(':').filter(|(scheme, _)| is_scheme(scheme)) else {
+            return Err(UriError::NoScheme { hint: path_hint(text) });
+        };
+        match scheme {
+            "file" => parse_file(rest),
+            "env" => parse_env(rest),
+            "k8s" => parse_kubernetes(rest),
+            "aws" => parse_aws(rest),
+            "postgres" | "postgresql" => parse_postgres(scheme, rest),
+            _ => Err(UriError::UnknownScheme { scheme: scheme.to_owned(), hint: scheme_hint(scheme) }),
+        }
+    }
+
+    /// The scheme, which is also [`Description::kind`](crate::Description::kind) of what it opens.
+    pub fn scheme(&self) -> &'static str {
+        match self {
+            Self::File(_) => "file",
+            Self::Env(_) => "env",
+            Self::Kubernetes { .. } => "k8s",
+            Self::Aws(_) => "aws",
+            Self::Postgres(_) => "postgres",
+        }
+    }
+
+    /// Makes the provider, with that provider's defaults. Nothing is read from a store yet; an environment variable
+    /// is read now.
+    ///
+    /// # Errors
+    /// [`UriError::NotAvailable`] if this program was built without that kind.
+    pub fn open(&self) -> Result<Arc<dyn SecretProvider>, UriError> {
+        match self {
+            #[cfg(feature = "file")]
+            Self::File(path) => Ok(Arc::new(crate::FileProvider::new(path))),
+            #[cfg(feature = "inline")]
+            Self::Env(name) => Ok(Arc::new(crate::EnvProvider::new(name))),
+            unavailable => Err(UriError::NotAvailable { scheme: unavailable.scheme() }),
+        }
+    }
+}
+
+impl FromStr for ProviderUri {
+    type Err = UriError;
+
+    fn from_str(text: &str) -> Result<Self, UriError> {
+        Self::parse(text)
+    }
+}
+
+impl fmt::Display for ProviderUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "file:{}", path.display()),
+            Self::Env(name) => write!(f, "env:{name}"),
+            Self::Kubernetes { namespace, name } => write!(f, "k8s:{namespace}/{name}"),
+            Self::Aws(id) => write!(f, "aws:{id}"),
+            Self::Postgres(url) => write!(f, "postgres:{url}"),
+        }
+    }
+}
+
+/// A database URL. `Display` and `Debug` show it with the password masked; [`expose`](Self::expose) is the one door.
+///
+/// `Clone` and `Eq` because a configuration is cloned and compared whole; each copy is zeroized when dropped.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PostgresUrl(Zeroizing<String>);
+
+impl PostgresUrl {
+    /// The URL with its password.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for PostgresUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&masked(&self.0))
+    }
+}
+
+impl fmt::Debug for PostgresUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PostgresUrl({self})")
+    }
+}
+
+/// Why a text names no provider, or none that can be opened.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum UriError {
+    /// Nothing was given.
+    #[error("no provider is named; write one of {KNOWN_FORMS}")]
+    Empty,
+    /// There is no `scheme:` in front.
+    #[error("a provider is named as one of {KNOWN_FORMS}{hint}")]
+    NoScheme {
+        /// What may have been meant, ready to append.
+        hint: String,
+    },
+    /// The scheme is none of ours.
+    #[error("`{scheme}:` is no kind of provider; known are {KNOWN_FORMS}{hint}")]
+    UnknownScheme {
+        /// What stands before the colon.
+        scheme: String,
+        /// What may have been meant, ready to append.
+        hint: String,
+    },
+    /// The scheme is known and what follows it is wrong.
+    #[error("`{form}`: {problem}")]
+    Invalid {
+        /// The form that was expected.
+        form: &'static str,
+        /// What is wrong with what was given.
+        problem: String,
+    },
+    /// A known kind that this program does not contain.
+    #[error("providers of kind `{scheme}` are not in this version; available here: {}", available())]
+    NotAvailable {
+        /// The kind asked for.
+        scheme: &'static str,
+    },
+}
+
+const KNOWN_FORMS: &str = "file:PATH, env:NAME, k8s:NS/NAME, aws:NAME-OR-ARN, postgres:URL";
+
+/// Schemes, and words people write for them.
+const SPELLINGS: &[(&str, &str)] = &[
+    ("file", "file"),
+    ("path", "file"),
+    ("dir", "file"),
+    ("directory", "file"),
+    ("env", "env"),
+    ("environment", "env"),
+    ("k8s", "k8s"),
+    ("kube", "k8s"),
+    ("kubernetes", "k8s"),
+    ("secret", "k8s"),
+    ("aws", "aws"),
+    ("arn", "aws"),
+    ("secretsmanager", "aws"),
+    ("postgres", "postgres"),
+    ("pg", "postgres"),
+];
+
+fn available() -> String {
+    let kinds: &[&str] = &[
+        #[cfg(feature = "file")]
+        "file:PATH",
+        #[cfg(feature = "inline")]
+        "env:NAME",
+    ];
+    if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") }
+}
+
+/// RFC 3986 section 3.1, and short: a key pasted in place of a URI is not taken for a scheme.
+fn is_scheme(text: &str) -> bool {
+    text.len() <= 16
+        && text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
+}
+
+fn path_hint(text: &str) -> String {
+    let is_path = ["/", "./", "../", "~/"].iter().any(|start| text.starts_with(start));
+    let is_short_line = text.len() <= 255 && !text.contains(char::is_control);
+    if is_path && is_short_line { format!("; did you mean `file:{text}`?") } else { String::new() }
+}
+
+fn scheme_hint(scheme: &str) -> String {
+    let scheme = scheme.to_ascii_lowercase();
+    let nearest = SPELLINGS
+        .iter()
+        .map(|(spelling, meant)| (strsim::damerau_levenshtein(&scheme, spelling), spelling.len(), meant))
+        .filter(|(distance, length, _)| *distance <= length / 3)
+        .min_by_key(|(distance, ..)| *distance);
+    nearest.map(|(.., meant)| format!("; did you mean `{meant}:`?")).unwrap_or_default()
+}
+
+fn parse_file(rest: &str) -> Result<ProviderUri, UriError> {
+    const FORM: &str = "file:PATH";
+    let invalid = |problem: &str| UriError::Invalid { form: FORM, problem: problem.to_owned() };
+    let path = match rest.strip_prefix("//") {
+        Some(with_host) if with_host.starts_with('/') => with_host,
+        Some(_) => {
+            return Err(invalid("it names a host; write file:/path, or file:///path with three slashes"));
+        }
+        None => rest,
+    };
+    if path.is_empty() {
+        return Err(invalid("the path is missing"));
+    }
+    if path.contains('\0') {
+        return Err(invalid("the path holds a NUL character"));
+    }
+    Ok(ProviderUri::File(Path::new(path).to_owned()))
+}
+
+fn parse_env(rest: &str) -> Result<ProviderUri, UriError> {
+    const FORM: &str = "env:NAME";
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    if rest.is_empty() {
+        return Err(UriError::Invalid { form: FORM, problem: "the variable's name is missing".to_owned() });
+    }
+    if rest.len() > 255 || !rest.chars().all(is_name) {
+        let problem =
+            "that is no variable's name (letters, digits, `_`, `-`, `.`); give the name, not the value";
+        return Err(UriError::Invalid { form: FORM, problem: problem.to_owned() });
+    }
+    Ok(ProviderUri::Env(rest.to_owned()))
+}
+
+fn parse_kubernetes(rest: &str) -> Result<ProviderUri, UriError> {
+    let parts = rest.split_once('/').filter(|(ns, name)| is_dns_name(ns) && is_dns_name(name));
+    let Some((namespace, name)) = parts else {
+        let problem =
+            "want a namespace, a slash and a Secret's name, each in lower-case letters, digits, `-`, `.`";
+        return Err(UriError::Invalid { form: "k8s:NS/NAME", problem: problem.to_owned() });
+    };
+    Ok(ProviderUri::Kubernetes { namespace: namespace.to_owned(), name: name.to_owned() })
+}
+
+/// RFC 1123 subdomain, roughly: the API server has the last word.
+fn is_dns_name(text: &str) -> bool {
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
+    let outer = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    text.len() <= 253 && text.starts_with(outer) && text.ends_with(outer) && text.chars().all(inner)
+}
+
+fn parse_aws(rest: &str) -> Result<ProviderUri, UriError> {
+    // The characters of a secret's name (CreateSecret, `Name`), and the colon of an ARN.
+    let is_id = |c: char| c.is_ascii_alphanumeric() || "/_+=.@-:".contains(c);
+    if rest.is_empty() || rest.len() > 2048 || !rest.chars().all(is_id) {
+        let problem = "want a secret's name or its ARN (letters, digits and `/_+=.@-`)";
+        return Err(UriError::Invalid { form: "aws:NAME-OR-ARN", problem: problem.to_owned() });
+    }
+    Ok(ProviderUri::Aws(rest.to_owned()))
+}
+
+fn parse_postgres(scheme: &str, rest: &str) -> Result<ProviderUri, UriError> {
+    let url = if rest.starts_with("//") {
+        Zeroizing::new(format!("{scheme}:{rest}"))
+    } else {
+        Zeroizing::new(rest.to_owned())
+    };
+    if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
+        let problem = "want a URL that starts with postgres://";
+        return Err(UriError::Invalid { form: "postgres:URL", problem: problem.to_owned() });
+    }
+    Ok(ProviderUri::Postgres(PostgresUrl(url)))
+}
+
+/// `url` without its passwords. Masks too much rather than too little: with an unescaped `/` or `@` in a password
+/// nobody can tell where it ends, so everything up to the last `@` counts as user information, and with a `?` in
+/// that nothing is shown.
+fn masked(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return "***".to_owned() };
+    let (user_info, place) = match rest.rsplit_once('@') {
+        Some((user_info, place)) => (Some(user_info), place),
+        None => (None, rest),
+    };
+    if user_info.is_some_and(|user_info| user_info.contains('?')) {
+        return format!("{scheme}://***");
+    }
+    let user_info = user_info.map(|user_info| match user_info.split_once(':') {
+        Some((user, _)) => format!("{user}:***@"),
+        None => format!("{user_info}@"),
+    });
+    let (location, query) = match place.split_once('?') {
+        Some((location, query)) => (location, Some(query)),
+        None => (place, None),
+    };
+    let query =
+        query.map(|query| format!("?{}", query.split('&').map(masked_pair).collect::<Vec<_>>().join("&")));
+    format!("{scheme}://{}{location}{}", user_info.unwrap_or_default(), query.unwrap_or_default())
+}
+
+fn masked_pair(pair: &str) -> String {
+    match pair.split_once('=') {
+        Some((name, _)) if name.to_ascii_lowercase().contains("password") => format!("{name}=***"),
+        _ => pair.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_known_form_is_read_and_written_back() {
+        for (text, shown) in [
+            ("file:/etc/oneseal/key.pem", "file:/etc/oneseal/key.pem"),
+            ("file:///etc/oneseal", "file:/etc/oneseal"),
+            ("file:keys/a b%20c", "file:keys/a b%20c"),
+            ("env:SIGNING_KEY", "env:SIGNING_KEY"),
+            ("k8s:ci/oneseal-ring", "k8s:ci/oneseal-ring"),
+            ("aws:prod/ring", "aws:prod/ring"),
+            (
+                "aws:arn:aws:secretsmanager:eu-west-1:123456789012:secret:ring-AbCdEf",
+                "aws:arn:aws:secretsmanager:eu-west-1:123456789012:secret:ring-AbCdEf",
+            ),
+            ("postgres:postgres://u@h:5432/db", "postgres:postgres://u@h:5432/db"),
+            ("postgresql://h/db?sslmode=require", "postgres:postgresql://h/db?sslmode=require"),
+        ] {
+            let uri = ProviderUri::parse(text).expect(text);
+            assert_eq!(uri.to_string(), shown);
+            assert_eq!(ProviderUri::parse(shown).expect(shown), uri, "round trip of {text}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_what_would_do() {
+        for (text, wanted) in [
+            ("", "no provider is named"),
+            ("/etc/key.pem", "did you mean `file:/etc/key.pem`?"),
+            ("./key.pem", "did you mean `file:./key.pem`?"),
+            ("fil:/x", "did you mean `file:`?"),
+            ("File:/x", "did you mean `file:`?"),
+            ("kubernetes:ns/name", "did you mean `k8s:`?"),
+            ("arn:aws:secretsmanager:x", "did you mean `aws:`?"),
+            ("vault:secret/x", "known are file:PATH"),
+            ("file:", "path is missing"),
+            ("file://etc/key.pem", "three slashes"),
+            ("env:", "name is missing"),
+            ("env:A=b", "not the value"),
+            ("k8s:name", "a slash"),
+            ("k8s:NS/name", "lower-case"),
+            ("aws:", "ARN"),
+            ("postgres:mysql://h/db", "postgres://"),
+        ] {
+            let message = ProviderUri::parse(text).expect_err(text).to_string();
+            assert!(message.contains(wanted), "{text}: {message}");
+        }
+        let far = ProviderUri::parse("vault:secret/x").expect_err("unknown").to_string();
+        assert!(!far.contains("did you mean"), "{far}");
+    }
+
+    #[test]
+    fn a_key_in_place_of_a_uri_is_not_repeated() {
+        let canary = "CANARYc3f1";
+        for text in [
+            format!("-----BEGIN PRIVATE KEY-----\n{canary}: x\n"),
+            format!("env:-----BEGIN PRIVATE KEY-----\n{canary}"),
+            format!("/{canary}\n{canary}"),
+            format!("{{\"d\":\"{canary}\"}}"),
+            format!("k8s:{canary}/{canary}"),
+            format!("aws:{canary} {canary}"),
+            format!("postgres:{canary}"),
+        ] {
+            let error = ProviderUri::parse(&text).expect_err(&text);
+            assert!(!format!("{error} {error:?}").contains(canary), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_password_is_masked_however_it_is_written() {
+        for (url, shown) in [
+            ("postgres://u:s3cret@h/db", "postgres://u:***@h/db"),
+            ("postgres://u:s3/cr@s3cret@h/db", "postgres://u:***@h/db"),
+            ("postgres://h/db?user=u&password=s3cret", "postgres://h/db?user=u&password=***"),
+            ("postgres://h/db?password=s3cret@s3cret", "postgres://***"),
+            ("postgres://u:s3cret?s3cret@h/db", "postgres://***"),
+            ("postgres://h/db?sslpassword=s3cret", "postgres://h/db?sslpassword=***"),
+        ] {
+            let uri = ProviderUri::parse(url).expect(url);
+            assert_eq!(uri.to_string(), format!("postgres:{shown}"));
+            assert!(!format!("{uri:?}").contains("s3cret"));
+            let ProviderUri::Postgres(url_with_password) = uri else { panic!("{url} is a postgres URL") };
+            assert_eq!(url_with_password.expose(), url);
+        }
+    }
+
+    #[test]
+    fn a_known_kind_that_is_not_built_in_is_refused_by_name() {
+        for text in ["k8s:ns/name", "aws:ring", "postgres://h/db"] {
+            let error = ProviderUri::parse(text).expect(text).open().expect_err(text).to_string();
+            assert!(error.contains("not in this version"), "{error}");
+            #[cfg(feature = "file")]
+            assert!(error.contains("file:PATH"), "{error}");
+        }
+    }
+
+    #[cfg(all(feature = "file", feature = "inline"))]
+    #[test]
+    fn what_is_built_in_opens() {
+        for text in ["file:/nowhere", "env:UNSET_VARIABLE"] {
+            let uri = ProviderUri::parse(text).expect(text);
+            assert_eq!(uri.open().expect(text).describe().kind, uri.scheme());
+        }
+    }
+}

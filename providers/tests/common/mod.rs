@@ -1,0 +1,107 @@
+//! What the tests of the file provider share: own directories, kubelet's way of writing, other users.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(unreachable_pub, dead_code, reason = "each test binary uses its part")]
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use oneseal_coordination::EventDraft;
+use oneseal_providers::{Change, Entries, FileProvider};
+use tempfile::TempDir;
+use uuid::Uuid;
+
+/// A poll so slow that only an event can wake a test in time.
+pub const NO_POLL: Duration = Duration::from_secs(3600);
+
+/// The user of distroless images.
+pub const NONROOT: u32 = 65532;
+
+pub fn temp_dir() -> TempDir {
+    tempfile::Builder::new().prefix("oneseal-").tempdir().unwrap()
+}
+
+pub fn watched(path: impl Into<PathBuf>) -> FileProvider {
+    FileProvider::new(path).poll_every(NO_POLL)
+}
+
+pub fn change(id: Uuid) -> Change {
+    Change {
+        id,
+        actor: "test".to_owned(),
+        reason: "a test".to_owned(),
+        event: EventDraft::new("test.changed", "{}"),
+        fence: None,
+    }
+}
+
+/// Writes a file with these permission bits, whatever the umask is.
+pub fn write(path: &Path, text: impl AsRef<[u8]>, mode: u32) {
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+/// Puts the file there by rename, as a careful tool does.
+pub fn rename_into_place(path: &Path, text: impl AsRef<[u8]>) {
+    let temp = path.with_file_name(format!(".{}", Uuid::new_v4()));
+    write(&temp, text, 0o600);
+    fs::rename(temp, path).unwrap();
+}
+
+/// Does what kubelet does to a Secret volume (`AtomicWriter`): new directory, link swapped, names linked, old
+/// directory removed.
+pub fn kubelet_update(volume: &Path, entries: &Entries, mode: u32) {
+    let old = fs::read_link(volume.join("..data")).ok();
+    let name = format!("..2026_03_01_12_00_00.{}", Uuid::new_v4().as_u128());
+    let unit = volume.join(&name);
+    fs::create_dir(&unit).unwrap();
+    fs::set_permissions(&unit, Permissions::from_mode(0o755)).unwrap();
+    for (name, value) in entries.iter() {
+        write(&unit.join(name), value.expose(), mode);
+    }
+    symlink(&name, volume.join("..data_tmp")).unwrap();
+    fs::rename(volume.join("..data_tmp"), volume.join("..data")).unwrap();
+    for (name, _) in entries.iter() {
+        let link = volume.join(name);
+        if fs::symlink_metadata(&link).is_err() {
+            symlink(Path::new("..data").join(name), link).unwrap();
+        }
+    }
+    if let Some(old) = old {
+        fs::remove_dir_all(volume.join(old)).unwrap();
+    }
+}
+
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Runs the ignored test `name` of this test binary as [`NONROOT`], with `dir` as its `TEST_DIR`.
+pub fn run_as_nonroot(name: &str, dir: &Path) {
+    // The build directory may be closed to other users.
+    let place = temp_dir();
+    fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
+    let binary = place.path().join("test");
+    fs::copy(std::env::current_exe().unwrap(), &binary).unwrap();
+    fs::set_permissions(&binary, Permissions::from_mode(0o755)).unwrap();
+    let output = Command::new(&binary)
+        .args(["--exact", name, "--ignored", "--nocapture"])
+        .env("TEST_DIR", dir)
+        .current_dir("/")
+        .uid(NONROOT)
+        .gid(NONROOT)
+        .output()
+        .unwrap();
+    let told =
+        format!("{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && told.contains("1 passed"), "{told}");
+}
+
+#[expect(clippy::print_stderr, reason = "a skipped test says so")]
+pub fn skipped(test: &str, because: &str) {
+    eprintln!("skipped: {test}: {because}");
+}
