@@ -1,0 +1,175 @@
+//! Why a token was not minted, or not believed.
+
+use std::time::Duration;
+
+use oneseal_keystore::{Algorithm, verify};
+
+use crate::claims::{Audience, ClaimError, TokenLifetime};
+
+/// Why a token was not minted. Every text says what to do about it; none holds a secret.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MintError {
+    /// `Tasks` is not running, so this replica would never notice a changed key.
+    #[error(
+        "this issuer's background tasks are not running, so a changed key would go unnoticed; \
+         start `Tasks::run`, which came with the issuer, and keep it running as long as tokens are minted"
+    )]
+    TasksNotRunning,
+    /// The key was last seen too long ago to be sure that it still is the fleet's.
+    #[error(
+        "the key provider was last read {age_s} s ago, above the staleness limit of {limit_s} s; \
+         minting resumes by itself once the provider answers: see its errors in the log"
+    )]
+    Stale {
+        /// How long ago, in seconds.
+        age_s: u64,
+        /// The limit, in seconds.
+        limit_s: u64,
+    },
+    /// More tokens are asked for than can be signed.
+    #[error("all RSA signing threads are busy and their queue is full; try again in {} s", BUSY_RETRY_AFTER.as_secs())]
+    Busy,
+    /// No key of this algorithm is active and has its private half here.
+    #[error("no {0} key is active on this replica; add one, or ask for an algorithm that has one")]
+    NoKey(Algorithm),
+    /// No rule allows this audience.
+    #[error("no rule allows tokens for the audience {0}; allow it when the issuer is built, if it should be")]
+    NotAllowed(Audience),
+    /// The audience is this issuer or its token endpoint.
+    #[error("the audience {0} is this issuer itself, whose token must not be its own proof; name the relying party")]
+    OwnAudience(Audience),
+    /// The algorithm asked for is not the rule's, or not among the issuer's.
+    #[error("{asked} was asked for, but here tokens are signed with {}; ask for that, or for none", list(.allowed))]
+    AlgorithmNotAllowed {
+        /// What was asked for.
+        asked: Algorithm,
+        /// What could have been.
+        allowed: Vec<Algorithm>,
+    },
+    /// The life asked for exceeds the rule's, or the ring's `max_token_ttl`.
+    #[error("a life of {asked} was asked for, but at most {limit} is allowed; ask for less")]
+    LifetimeTooLong {
+        /// What was asked for.
+        asked: TokenLifetime,
+        /// The smaller of the rule's limit and the ring's.
+        limit: TokenLifetime,
+    },
+    /// The token would have expired when it was made, because its times are set back.
+    #[error("a life of {life} is over at once, since tokens are backdated by {backdate_s} s; ask for more")]
+    LifetimeTooShort {
+        /// The life it would have had.
+        life: TokenLifetime,
+        /// How far times are set back, in seconds.
+        backdate_s: u64,
+    },
+    /// A part of the request cannot stand in a token.
+    #[error("the request is refused: {0}")]
+    Invalid(#[from] ClaimError),
+    /// The signature primitive failed, which no input explains.
+    #[error("signing failed for no reason that the request could explain; the log and the host's health may tell")]
+    Failed,
+}
+
+impl MintError {
+    /// Whether the same request can succeed later without anybody changing anything.
+    pub fn is_retryable(&self) -> bool {
+        self.retry_after().is_some()
+    }
+
+    /// How long to wait before trying again; `None` if that cannot help.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Busy | Self::Failed => Some(BUSY_RETRY_AFTER),
+            Self::Stale { .. } => Some(STALE_RETRY_AFTER),
+            Self::TasksNotRunning
+            | Self::NoKey(_)
+            | Self::NotAllowed(_)
+            | Self::OwnAudience(_)
+            | Self::AlgorithmNotAllowed { .. }
+            | Self::LifetimeTooLong { .. }
+            | Self::LifetimeTooShort { .. }
+            | Self::Invalid(_) => None,
+        }
+    }
+
+    /// The `result` label of the mint counter.
+    pub(crate) fn label(&self) -> &'static str {
+        match self {
+            Self::TasksNotRunning => "tasks_not_running",
+            Self::Stale { .. } => "stale",
+            Self::Busy => "busy",
+            Self::NoKey(_) => "no_key",
+            Self::NotAllowed(_) | Self::OwnAudience(_) | Self::AlgorithmNotAllowed { .. } => "not_allowed",
+            Self::LifetimeTooLong { .. } | Self::LifetimeTooShort { .. } | Self::Invalid(_) => "invalid",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// Every `result` that a failure can have.
+    pub(crate) const LABELS: [&str; 7] =
+        ["tasks_not_running", "stale", "busy", "no_key", "not_allowed", "invalid", "failed"];
+}
+
+/// Why a token of ours was not believed. Holds no text of the token.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum VerifyError {
+    /// The signature, or the form of the token.
+    #[error("the token is not one that this issuer's published keys verify")]
+    Signature(#[source] verify::VerifyError),
+    /// The payload is no claim set as this issuer writes it.
+    #[error("the claim `{0}` is missing or has the wrong type")]
+    Claim(&'static str),
+    /// The payload is no strict JSON object.
+    #[error("the token's payload is no JSON object with distinct names")]
+    Payload,
+    /// `iss` is another issuer.
+    #[error("the token names another issuer")]
+    Issuer,
+    /// `aud` is another relying party.
+    #[error("the token is for another audience")]
+    Audience,
+    /// `exp` has passed.
+    #[error("the token expired {ago_s} s ago")]
+    Expired {
+        /// How long ago, in seconds.
+        ago_s: i64,
+    },
+    /// `nbf` or `iat` lies ahead by more than clocks may differ.
+    #[error("the token is from the future by {ahead_s} s; compare the clocks")]
+    NotYetValid {
+        /// By how much, in seconds.
+        ahead_s: i64,
+    },
+}
+
+fn list(algorithms: &[Algorithm]) -> String {
+    algorithms.iter().map(|algorithm| algorithm.as_str()).collect::<Vec<_>>().join(" or ")
+}
+
+/// A full queue of RSA-2048 signatures is worked off well within this.
+const BUSY_RETRY_AFTER: Duration = Duration::from_secs(1);
+/// As long as a replica needs to look at its provider again, by default.
+const STALE_RETRY_AFTER: Duration = Duration::from_secs(15);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_passes_by_itself_is_retryable() {
+        assert!(MintError::Busy.is_retryable());
+        assert_eq!(MintError::Stale { age_s: 4000, limit_s: 3600 }.retry_after(), Some(Duration::from_secs(15)));
+        assert!(!MintError::TasksNotRunning.is_retryable());
+        assert!(!MintError::NoKey(Algorithm::Es256).is_retryable());
+    }
+
+    #[test]
+    fn the_texts_name_their_cure() {
+        assert!(MintError::TasksNotRunning.to_string().contains("Tasks::run"));
+        let refused =
+            MintError::AlgorithmNotAllowed { asked: Algorithm::EdDsa, allowed: vec![Algorithm::Rs256, Algorithm::Es256] };
+        assert!(refused.to_string().contains("RS256 or ES256"), "{refused}");
+    }
+}

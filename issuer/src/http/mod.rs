@@ -1,0 +1,8 @@
+//! What relying parties read over HTTP. No listener is started and no framework is needed: [`documents`] holds the
+//! answers, [`layer`] and [`router`] hand them out.
+
+pub(crate) mod conditional;
+pub(crate) mod documents;
+pub(crate) mod layer;
+pub(crate) mod respond;
+pub(crate) mod router;

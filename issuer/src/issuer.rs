@@ -1,0 +1,136 @@
+//! The handle that a controller holds.
+
+use std::fmt;
+use std::sync::Arc;
+
+use oneseal_coordination::Clock;
+use oneseal_keystore::{Findings, IssuerUrl, Keystore, Snapshot};
+use oneseal_providers::SecretProvider;
+use tokio_util::sync::DropGuard;
+
+use crate::builder::Builder;
+use crate::claims::Audience;
+use crate::error::VerifyError;
+use crate::health::{self, Health};
+use crate::metrics::Metrics;
+use crate::pool::Pool;
+use crate::published::Live;
+use crate::rules::Rules;
+use crate::verify::{self, Claims};
+
+/// An OIDC issuer in this process. Cheap to clone; all clones are one. Several issuers can live side by side.
+///
+/// The layers and routers made from it are handles too. When the last one is dropped its signing threads end (the
+/// drop waits for a signature under way, a few milliseconds at most) and its [`Tasks`](crate::Tasks) return.
+#[derive(Clone)]
+pub struct Issuer {
+    inner: Arc<Inner>,
+}
+
+/// All of an issuer; made by the builder.
+pub(crate) struct Inner {
+    pub(crate) url: IssuerUrl,
+    /// `iss` as a JSON string.
+    pub(crate) issuer_json: String,
+    pub(crate) rules: Rules,
+    pub(crate) live: Arc<Live>,
+    pub(crate) keystore: Keystore,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) pool: Pool,
+    pub(crate) metrics: Metrics,
+    pub(crate) findings: Findings,
+    /// Ends the tasks when the last handle goes.
+    pub(crate) _alive: DropGuard,
+}
+
+impl Issuer {
+    /// Begins to build the issuer called `url` with the key that `provider` keeps: the two things that nobody can
+    /// default.
+    pub fn builder(url: impl Into<String>, provider: impl SecretProvider) -> Builder {
+        Builder::new(url.into(), Arc::new(provider))
+    }
+
+    pub(crate) fn from_inner(inner: Inner) -> Self {
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// What stands in `iss`.
+    pub fn url(&self) -> &IssuerUrl {
+        &self.inner.url
+    }
+
+    /// The warnings that were found when it was built, in the words of `oneseal check`.
+    pub fn findings(&self) -> &Findings {
+        &self.inner.findings
+    }
+
+    /// The keys that are published now, and that sign.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.live().published().snapshot)
+    }
+
+    /// How it is doing: for readiness probes and status pages. No I/O.
+    pub fn health(&self) -> Health {
+        health::read(self.live(), self.keystore(), self.rules().default_algorithm())
+    }
+
+    /// Verifies a token of this issuer for `audience`, offline, by the keys that this replica publishes; tokens of
+    /// every other replica included. Goes on while the provider is down. Clocks may differ by the ring's `skew`.
+    ///
+    /// # Errors
+    /// A [`VerifyError`]: the first reason not to believe it.
+    pub fn verify(&self, token: &str, audience: &Audience) -> Result<Claims, VerifyError> {
+        let now = self.clock().wall();
+        let result = verify::verify(&self.live().published().snapshot, self.url(), token, audience, now);
+        self.metrics().count_verification(result.as_ref().err());
+        result
+    }
+
+    /// All metrics as OpenMetrics text, to be served as [`METRICS_CONTENT_TYPE`](crate::METRICS_CONTENT_TYPE). What
+    /// there is stands in `docs/metrics.md`.
+    pub fn encode_metrics(&self) -> String {
+        let mut out = String::new();
+        self.write_metrics(&mut out);
+        Metrics::end(&mut out);
+        out
+    }
+
+    /// Appends all metrics to `out` without the closing `# EOF`, for a program that has metrics of its own to add.
+    pub fn write_metrics(&self, out: &mut String) {
+        self.metrics().write(out);
+    }
+
+    pub(crate) fn issuer_json(&self) -> &str {
+        &self.inner.issuer_json
+    }
+
+    pub(crate) fn rules(&self) -> &Rules {
+        &self.inner.rules
+    }
+
+    pub(crate) fn live(&self) -> &Live {
+        &self.inner.live
+    }
+
+    pub(crate) fn keystore(&self) -> &Keystore {
+        &self.inner.keystore
+    }
+
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        &*self.inner.clock
+    }
+
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.inner.pool
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.inner.metrics
+    }
+}
+
+impl fmt::Debug for Issuer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Issuer({}, {:?})", self.url(), self.health().minting)
+    }
+}

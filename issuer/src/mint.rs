@@ -1,0 +1,178 @@
+//! Makes a token: who is vouched for, what the rules allow, what the key signs.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use oneseal_coordination::UnixTime;
+use oneseal_keystore::{Algorithm, KeyId, KeyType, Signer};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use crate::Issuer;
+use crate::claims::set::ClaimSet;
+use crate::claims::{Audience, ExtraClaims};
+use crate::error::MintError;
+use crate::pool::PoolError;
+use crate::workload::VerifiedWorkload;
+
+/// What is asked for beside whom it is for. Everything left out is decided by the rule.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct MintRequest {
+    /// The relying party.
+    pub audience: Audience,
+    /// The life, if it is to be shorter than the rule's; more than is allowed is refused, not cut.
+    pub ttl: Option<Duration>,
+    /// The algorithm, if the rule leaves it open.
+    pub algorithm: Option<Algorithm>,
+    /// Claims of this one token, besides the workload's own.
+    pub claims: Map<String, Value>,
+}
+
+impl MintRequest {
+    /// A token for `audience` as the rule has it.
+    pub fn new(audience: Audience) -> Self {
+        Self { audience, ttl: None, algorithm: None, claims: Map::new() }
+    }
+
+    /// With this life.
+    #[must_use]
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = Some(ttl);
+        self
+    }
+
+    /// Signed with this algorithm.
+    #[must_use]
+    pub fn algorithm(mut self, algorithm: Algorithm) -> Self {
+        self.algorithm = Some(algorithm);
+        self
+    }
+
+    /// With these claims besides the workload's own.
+    #[must_use]
+    pub fn claims(mut self, claims: Map<String, Value>) -> Self {
+        self.claims = claims;
+        self
+    }
+}
+
+/// A new token. `Debug` leaves the token out: whoever has it is the workload.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Minted {
+    /// The compact JWS, at most [`MAX_TOKEN_LEN`](crate::MAX_TOKEN_LEN) bytes.
+    pub token: String,
+    /// Which key signed it.
+    pub kid: KeyId,
+    /// With which algorithm.
+    pub algorithm: Algorithm,
+    /// Its `exp`.
+    pub exp: UnixTime,
+}
+
+impl fmt::Debug for Minted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Minted")
+            .field("token", &"<redacted>")
+            .field("kid", &self.kid.as_str())
+            .field("algorithm", &self.algorithm)
+            .field("exp", &self.exp)
+            .finish()
+    }
+}
+
+impl Issuer {
+    /// Mints a token for `audience` as the first matching rule has it.
+    ///
+    /// # Errors
+    /// A [`MintError`]: what is wrong and what to do. [`MintError::is_retryable`] tells a 503 from a refusal.
+    ///
+    /// # Cancel safety
+    /// A dropped call leaves no token behind; a signature under way is finished and thrown away.
+    pub async fn mint(&self, workload: &VerifiedWorkload, audience: &Audience) -> Result<Minted, MintError> {
+        self.mint_with(workload, MintRequest::new(audience.clone())).await
+    }
+
+    /// Mints a token with wishes for life, algorithm and claims, within the rule.
+    ///
+    /// # Errors
+    /// As [`mint`](Self::mint).
+    ///
+    /// # Cancel safety
+    /// As [`mint`](Self::mint).
+    pub async fn mint_with(&self, workload: &VerifiedWorkload, request: MintRequest) -> Result<Minted, MintError> {
+        let began = self.clock().boot();
+        let result = self.issue(workload, &request).await;
+        let algorithm = match &result {
+            Ok(minted) => minted.algorithm,
+            Err(_) => request.algorithm.unwrap_or_else(|| self.rules().default_algorithm()),
+        };
+        let took = self.clock().boot().since(began);
+        self.metrics().count_mint(algorithm, took, result.as_ref().err());
+        result
+    }
+
+    async fn issue(&self, workload: &VerifiedWorkload, request: &MintRequest) -> Result<Minted, MintError> {
+        // In this order: a process that is suspended between the two has read a time that is older, so its token
+        // dies earlier; the other way round a stale key could sign a token that looks new.
+        let now = self.clock().wall();
+        self.check_minting()?;
+        let published = self.live().published_full();
+        let rotation = published.snapshot.rotation();
+        let grant = self.rules().decide(workload, request, rotation)?;
+        let extra = extra_claims(workload, &request.claims)?;
+        let signer = published.snapshot.signer(grant.algorithm).ok_or(MintError::NoKey(grant.algorithm))?;
+        let issued_at = now - Duration::from_secs(rotation.backdate_s);
+        let exp = issued_at + grant.ttl.as_duration();
+        let claims = ClaimSet {
+            issuer_json: self.issuer_json(),
+            subject: workload.subject(),
+            audience: &request.audience,
+            issued_at,
+            expires_at: exp,
+            id: Uuid::new_v4(),
+            extra: &extra,
+        };
+        let token = self.sign(signer, claims.to_json()).await?;
+        published.signed(signer.kid(), exp);
+        Ok(Minted { token, kid: signer.kid().clone(), algorithm: grant.algorithm, exp })
+    }
+
+    fn check_minting(&self) -> Result<(), MintError> {
+        if !self.live().are_tasks_running() {
+            return Err(MintError::TasksNotRunning);
+        }
+        let freshness = self.keystore().freshness();
+        if freshness.is_stale() {
+            let limit_s = freshness.limit.unwrap_or_default().as_secs();
+            return Err(MintError::Stale { age_s: freshness.age.as_secs(), limit_s });
+        }
+        Ok(())
+    }
+
+    /// EC and Ed25519 take some 20 µs and sign here; RSA takes long enough to hold others up and goes to the pool.
+    async fn sign(&self, signer: &Arc<Signer>, payload: String) -> Result<String, MintError> {
+        if signer.algorithm().key_type() != KeyType::Rsa {
+            return signer.sign(payload.as_bytes()).await.map_err(|_| MintError::Failed);
+        }
+        let signer = Arc::clone(signer);
+        match self.pool().run(move || signer.sign_blocking(payload.as_bytes())).await {
+            Ok(signed) => signed.map_err(|_| MintError::Failed),
+            Err(PoolError::Busy) => Err(MintError::Busy),
+            Err(PoolError::Lost) => Err(MintError::Failed),
+        }
+    }
+}
+
+fn extra_claims<'a>(
+    workload: &'a VerifiedWorkload,
+    asked: &Map<String, Value>,
+) -> Result<Cow<'a, ExtraClaims>, MintError> {
+    if asked.is_empty() {
+        return Ok(Cow::Borrowed(workload.claims()));
+    }
+    Ok(Cow::Owned(ExtraClaims::parse(asked.clone())?.merged(workload.claims())?))
+}
