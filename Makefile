@@ -1,0 +1,46 @@
+# `make run` shows what oneseal does; `make test` proves it. Both install what they need (scripts/need).
+.POSIX:
+.SUFFIXES:
+.PHONY: help run test check bench docs soak
+SHELL = /bin/sh
+CARGO = cargo
+# Further words for `oneseal quickstart`, such as ARGS="--replicas 5 --once".
+ARGS =
+# How many times `make soak` goes through each loop.
+SOAK = 200
+
+help:
+	@echo 'make run     three replicas on one persisted key: mint on each, verify on each, kill one'
+	@echo 'make test    every test'
+	@echo 'make check   format and lints'
+	@echo 'make bench   ratios against the raw limits, in release mode'
+	@echo 'make docs    the pages of every crate, below target/doc'
+	@echo 'make soak    the crash loops, SOAK=$(SOAK) times each'
+
+run:
+	@scripts/need build
+	@exec $(CARGO) run --locked -p oneseal-server -- quickstart $(ARGS)
+
+# The tests start the binary `oneseal`; building it together with them compiles every dependency once.
+test:
+	@scripts/need build test
+	$(CARGO) build --locked --workspace --bins --tests --examples
+	$(CARGO) test --locked --workspace
+
+check:
+	@scripts/need build
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+
+bench:
+	@scripts/need build
+	$(CARGO) bench --locked -p oneseal-bench
+
+docs:
+	@scripts/need build
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps
+
+soak:
+	@scripts/need build
+	$(CARGO) build --locked --workspace --bins --tests
+	ONESEAL_SOAK=$(SOAK) $(CARGO) test --locked -p oneseal-tests -- soak
