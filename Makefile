@@ -21,10 +21,10 @@ run:
 	@scripts/need build
 	@exec $(CARGO) run --locked -p oneseal-server -- quickstart $(ARGS)
 
-# The tests start the binary `oneseal`; building it together with them compiles every dependency once.
+# The tests that need real replicas start the binary as it ships, with its own features and no others.
 test:
 	@scripts/need build test
-	$(CARGO) build --locked --workspace --bins --tests --examples
+	$(CARGO) build --locked -p oneseal-server
 	$(CARGO) test --locked --workspace
 
 check:
@@ -42,5 +42,5 @@ docs:
 
 soak:
 	@scripts/need build
-	$(CARGO) build --locked --workspace --bins --tests
+	$(CARGO) build --locked -p oneseal-server
 	ONESEAL_SOAK=$(SOAK) $(CARGO) test --locked -p oneseal-tests -- soak

@@ -50,8 +50,11 @@ const ROOMS: &[Room] = &[
 ];
 
 /// Published for the tests of our users; beside the rooms, and used by them only in their tests.
-const TESTING: Room =
-    Room { package: "oneseal-testing", folder: "testing", uses: &["oneseal-coordination", "oneseal-providers"] };
+const TESTING: Room = Room {
+    package: "oneseal-testing",
+    folder: "testing",
+    uses: &["oneseal-coordination", "oneseal-providers"],
+};
 
 /// Members that never leave this repository. They may use every room; nothing may use them.
 const UNPUBLISHED: &[(&str, &str)] =
@@ -166,10 +169,13 @@ fn published_crates_depend_on_each_other_by_version_too() {
 fn metadata_is_complete() {
     let metadata = metadata();
     let server = package(&metadata, "oneseal-server");
-    for room in ROOMS.iter().chain([&TESTING]) {
+    let published = ROOMS.iter().chain([&TESTING]);
+    let missing = published.clone().map(|room| package(&metadata, room.package));
+    let missing: Vec<_> =
+        missing.flat_map(|package| lacking(package).map(|what| (&package.name, what))).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    for room in published {
         let package = package(&metadata, room.package);
-        let missing: Vec<&str> = lacking(package).collect();
-        assert!(missing.is_empty(), "{} lacks {}", package.name, missing.join(", "));
         assert_eq!(package.version, server.version, "{}: all are released together", package.name);
         assert_eq!(package.rust_version, server.rust_version, "{}", package.name);
         assert_eq!(package.publish, None, "{} is meant to be published", package.name);
@@ -187,6 +193,18 @@ fn every_member_takes_the_workspace_lints() {
     for package in metadata.workspace_packages() {
         let manifest = std::fs::read_to_string(&package.manifest_path).unwrap();
         assert!(manifest.contains("[lints]\nworkspace = true"), "{}", package.manifest_path);
+    }
+}
+
+/// ARCHITECTURE.md names, for each promise, the tests that fail when it is broken.
+#[test]
+fn every_test_that_is_named_as_a_proof_exists() {
+    let text = std::fs::read_to_string(in_root("ARCHITECTURE.md")).unwrap();
+    let named: Vec<_> = text.split('`').filter_map(|quoted| quoted.split_once(".rs::")).collect();
+    assert!(named.len() >= 10, "{named:?}");
+    for (file, test) in named {
+        let code = std::fs::read_to_string(in_root(&format!("{file}.rs"))).unwrap_or_default();
+        assert!(code.contains(&format!("fn {test}(")), "{file}.rs has no {test}");
     }
 }
 
@@ -210,11 +228,16 @@ fn lacking(package: &Package) -> impl Iterator<Item = &'static str> {
 }
 
 fn metadata() -> Metadata {
-    MetadataCommand::new().manifest_path(manifest()).no_deps().other_options(["--locked".to_owned()]).exec().unwrap()
+    MetadataCommand::new()
+        .manifest_path(in_root("Cargo.toml"))
+        .no_deps()
+        .other_options(["--locked".to_owned()])
+        .exec()
+        .unwrap()
 }
 
-fn manifest() -> String {
-    format!("{}/../Cargo.toml", env!("CARGO_MANIFEST_DIR"))
+fn in_root(name: &str) -> String {
+    format!("{}/../{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
 fn package<'a>(metadata: &'a Metadata, name: &str) -> &'a Package {

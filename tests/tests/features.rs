@@ -66,7 +66,8 @@ fn nothing_test_only_ships() {
     for line in &tree.lines {
         let feature = line.split_once("feature \"").and_then(|(_, rest)| rest.split_once('"'));
         if let Some((feature, _)) = feature {
-            let for_tests = feature.starts_with("test") || feature.contains("-test") || feature.contains("mock");
+            let for_tests =
+                feature.starts_with("test") || feature.contains("-test") || feature.contains("mock");
             assert!(!for_tests, "a feature for tests is on: {line}");
         }
     }
@@ -95,7 +96,8 @@ fn one_stack_ships() {
 #[test]
 fn an_embedder_with_the_file_provider_compiles_no_sdk_database_or_server() {
     for features in ["", "file", "inline"] {
-        let tree = Tree::of(&["-p", "oneseal", "-e", "no-dev", "--no-default-features", "--features", features]);
+        let tree =
+            Tree::of(&["-p", "oneseal", "-e", "no-dev", "--no-default-features", "--features", features]);
         for name in NOT_FOR_EMBEDDERS {
             assert!(!tree.names().contains(name), "{name} with features [{features}]");
         }
@@ -106,7 +108,8 @@ fn an_embedder_with_the_file_provider_compiles_no_sdk_database_or_server() {
 fn features_only_add() {
     let all = Tree::of(&["-p", "oneseal", "-e", "no-dev", "--all-features"]);
     for features in ["", "file", "inline"] {
-        let some = Tree::of(&["-p", "oneseal", "-e", "no-dev", "--no-default-features", "--features", features]);
+        let some =
+            Tree::of(&["-p", "oneseal", "-e", "no-dev", "--no-default-features", "--features", features]);
         assert!(some.packages.is_subset(&all.packages), "with features [{features}]");
     }
 }
@@ -142,7 +145,8 @@ fn every_licence_that_ships_is_allowed() {
 
 #[test]
 fn licence_expressions_are_judged_by_their_logic() {
-    let allowed: BTreeSet<String> = ["MIT", "ISC", "Apache-2.0 WITH LLVM-exception"].map(str::to_owned).into();
+    let allowed: BTreeSet<String> =
+        ["MIT", "ISC", "Apache-2.0 WITH LLVM-exception"].map(str::to_owned).into();
     for (expression, verdict) in [
         ("MIT", Some(true)),
         ("GPL-3.0", Some(false)),
@@ -175,7 +179,8 @@ impl Tree {
         let output = Command::new(cargo).args(fixed).arg(in_root("Cargo.toml")).args(args).output().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "cargo tree {}: {errors}", args.join(" "));
-        let lines: Vec<String> = String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect();
+        let lines: Vec<String> =
+            String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect();
         let packages = lines.iter().filter_map(|line| package_of(line)).collect();
         Self { lines, packages }
     }
