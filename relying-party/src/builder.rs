@@ -1,0 +1,186 @@
+//! What a relying party is built from.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use oneseal_coordination::{Clock, SystemClock};
+use oneseal_keystore::{Algorithm, IssuerUrl};
+
+use crate::cache::LONGEST_REFRESH;
+use crate::claims::Expected;
+use crate::fetch::{FetchOptions, Fetcher, SetupError};
+use crate::live::Live;
+use crate::source::Source;
+use crate::verifier::RelyingParty;
+
+/// Collects what a [`RelyingParty`] needs. Only the issuer and the audience cannot be defaulted.
+///
+/// # Defaults
+/// All seven algorithms, each key pinned to its own; [`DEFAULT_LEEWAY`](Self::DEFAULT_LEEWAY); no `max_lifetime`;
+/// [`DEFAULT_STALE_LIMIT`](Self::DEFAULT_STALE_LIMIT); 5 s and 256 KiB per document; the system's roots and clock.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Builder {
+    issuer: IssuerUrl,
+    audience: Option<String>,
+    algorithms: Vec<Algorithm>,
+    leeway: Duration,
+    max_lifetime: Option<Duration>,
+    stale_limit: Duration,
+    fetch: FetchOptions,
+    clock: Arc<dyn Clock>,
+}
+
+impl Builder {
+    /// For clocks that differ: hosts kept by NTP are within a second, and ten virtual machines' worth of drift is
+    /// within this.
+    pub const DEFAULT_LEEWAY: Duration = Duration::from_secs(60);
+    /// More would be a longer token life under another name.
+    pub const MAX_LEEWAY: Duration = Duration::from_secs(600);
+    /// How long the last good key set serves while the issuer cannot be read: a day, so that an outage over a night
+    /// is none here, and a key that its issuer has removed does not live on for ever.
+    pub const DEFAULT_STALE_LIMIT: Duration = Duration::from_secs(24 * 3600);
+
+    pub(crate) fn new(issuer: IssuerUrl) -> Self {
+        Self {
+            issuer,
+            audience: None,
+            algorithms: Algorithm::ALL.to_vec(),
+            leeway: Self::DEFAULT_LEEWAY,
+            max_lifetime: None,
+            stale_limit: Self::DEFAULT_STALE_LIMIT,
+            fetch: FetchOptions::default(),
+            clock: Arc::new(SystemClock),
+        }
+    }
+
+    /// The audience that a token must name. Compared byte for byte.
+    pub fn audience(mut self, audience: impl Into<String>) -> Self {
+        self.audience = Some(audience.into());
+        self
+    }
+
+    /// The algorithms that are taken. A key that states none may sign with those of these that its kind can do.
+    pub fn algorithms(mut self, algorithms: impl IntoIterator<Item = Algorithm>) -> Self {
+        self.algorithms = algorithms.into_iter().collect();
+        self
+    }
+
+    /// How far `exp`, `nbf` and `iat` may be off, at most [`MAX_LEEWAY`](Self::MAX_LEEWAY).
+    pub fn leeway(mut self, leeway: Duration) -> Self {
+        self.leeway = leeway;
+        self
+    }
+
+    /// The longest life, from `iat` (or from now, if there is none) to `exp`.
+    pub fn max_lifetime(mut self, longest: Duration) -> Self {
+        self.max_lifetime = Some(longest);
+        self
+    }
+
+    /// How long the last good key set serves while the issuer cannot be read; at least five minutes, the longest
+    /// time between two refreshes.
+    pub fn stale_limit(mut self, limit: Duration) -> Self {
+        self.stale_limit = limit;
+        self
+    }
+
+    /// Sends every connection to `address`: the way to ask one replica of several. The issuer, `Host` and the name
+    /// in the certificate stay what they are, and TLS is spoken if the issuer is https.
+    pub fn connect_to(mut self, address: SocketAddr) -> Self {
+        self.fetch.connect_to = Some(address);
+        self
+    }
+
+    /// Trusts the PEM certificates in `pem` beside the system's.
+    pub fn add_root_certificate(mut self, pem: impl Into<String>) -> Self {
+        self.fetch.extra_roots.push(pem.into());
+        self
+    }
+
+    /// How long reading one of the issuer's two documents may take, from name lookup to the last byte.
+    pub fn fetch_deadline(mut self, deadline: Duration) -> Self {
+        self.fetch.deadline = deadline;
+        self
+    }
+
+    /// Where the time comes from.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Checks everything and reads the system's root certificates, which blocks for some milliseconds. Fetches
+    /// nothing: the first token, [`RelyingParty::refresh`] or [`RelyingParty::keep_fresh`] does.
+    ///
+    /// # Errors
+    /// [`BuildError`].
+    pub fn build(self) -> Result<RelyingParty, BuildError> {
+        let audience = self.audience.filter(|audience| !audience.is_empty()).ok_or(BuildError::Audience)?;
+        if self.algorithms.is_empty() {
+            return Err(BuildError::Algorithms);
+        }
+        if self.leeway > Self::MAX_LEEWAY {
+            return Err(BuildError::Leeway(self.leeway));
+        }
+        if self.stale_limit < LONGEST_REFRESH {
+            return Err(BuildError::StaleLimit(self.stale_limit));
+        }
+        let expected = Expected {
+            issuer: self.issuer.as_str().to_owned(),
+            audience,
+            leeway: self.leeway,
+            max_lifetime: self.max_lifetime,
+        };
+        let fetcher = Fetcher::new(&FetchOptions { https: self.issuer.is_https(), ..self.fetch })?;
+        let source = Source::new(self.issuer, fetcher, self.algorithms);
+        let live = Live::new(source, Arc::clone(&self.clock), self.stale_limit);
+        Ok(RelyingParty::new(live, expected, self.clock))
+    }
+}
+
+/// Why there is no relying party.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// No audience, or an empty one.
+    #[error("no audience: name the one that tokens must be for, with .audience(..)")]
+    Audience,
+    /// An empty list of algorithms.
+    #[error("no algorithm is allowed: leave .algorithms(..) out, or name at least one")]
+    Algorithms,
+    /// Too generous.
+    #[error("a leeway of {0:?}; at most {max:?} is taken", max = Builder::MAX_LEEWAY)]
+    Leeway(Duration),
+    /// Shorter than the time between two refreshes, so that good keys would lapse with a healthy issuer.
+    #[error("a stale limit of {0:?}; at least {LONGEST_REFRESH:?} is needed")]
+    StaleLimit(Duration),
+    /// The HTTP client cannot be set up.
+    #[error("the HTTP client cannot be set up")]
+    Fetch(#[from] SetupError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn builder() -> Builder {
+        Builder::new(IssuerUrl::parse("http://127.0.0.1:1", "issuer").expect("good")).audience("a")
+    }
+
+    #[test]
+    fn what_cannot_be_defaulted_or_makes_no_sense_is_refused() {
+        let nobody = Builder::new(IssuerUrl::parse("http://127.0.0.1:1", "issuer").expect("good"));
+        assert!(matches!(nobody.build(), Err(BuildError::Audience)));
+        assert!(matches!(builder().audience("").build(), Err(BuildError::Audience)));
+        assert!(matches!(builder().algorithms([]).build(), Err(BuildError::Algorithms)));
+        assert!(matches!(builder().leeway(Duration::from_secs(601)).build(), Err(BuildError::Leeway(_))));
+        assert!(matches!(
+            builder().stale_limit(Duration::from_secs(299)).build(),
+            Err(BuildError::StaleLimit(_))
+        ));
+        assert!(matches!(builder().add_root_certificate("x").build(), Err(BuildError::Fetch(_))));
+        assert!(builder().build().is_ok());
+    }
+}

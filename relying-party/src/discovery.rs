@@ -1,0 +1,88 @@
+//! Reads a discovery document (OpenID Connect Discovery 1.0 section 4.2): only where the keys are.
+
+use http::Uri;
+use oneseal_keystore::{IssuerUrl, json};
+use serde_json::Value;
+
+use crate::error::{Document, SourceError};
+use crate::fetch;
+
+/// The `jwks_uri` of `issuer`'s discovery document.
+///
+/// The document must name the issuer byte for byte (section 4.3): otherwise one tenant's document, served at
+/// another's address, would lend it its keys. The `jwks_uri` may be on another host, as behind some clouds, but not
+/// on plain http unless the issuer itself is a loopback one.
+///
+/// # Errors
+/// [`SourceError::Json`], [`SourceError::IssuerMismatch`], [`SourceError::JwksUri`].
+pub(crate) fn jwks_uri(body: &[u8], issuer: &IssuerUrl) -> Result<String, SourceError> {
+    let document = json::parse_object(body)
+        .map_err(|source| SourceError::Json { document: Document::Discovery, source })?;
+    if document.get("issuer").and_then(Value::as_str) != Some(issuer.as_str()) {
+        return Err(SourceError::IssuerMismatch);
+    }
+    let uri = document.get("jwks_uri").and_then(Value::as_str).ok_or(SourceError::JwksUri)?;
+    let parsed = fetch::parse_url(uri).map_err(|_| SourceError::JwksUri)?;
+    if issuer.is_https() && !is_https(&parsed) {
+        return Err(SourceError::JwksUri);
+    }
+    Ok(uri.to_owned())
+}
+
+fn is_https(uri: &Uri) -> bool {
+    uri.scheme_str() == Some("https")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(issuer: &str, document: &str) -> Result<String, &'static str> {
+        let issuer = IssuerUrl::parse(issuer, "issuer").expect("good");
+        jwks_uri(document.as_bytes(), &issuer).map_err(|error| error.reason())
+    }
+
+    #[test]
+    fn the_jwks_uri_of_the_very_issuer_is_taken() {
+        let document = r#"{"issuer":"https://a.example/t","jwks_uri":"https://keys.example/a","more":1}"#;
+        assert_eq!(read("https://a.example/t", document), Ok("https://keys.example/a".to_owned()));
+        for other in
+            ["https://a.example/t/", "https://a.example", "https://a.example:443/t", "https://a.example/T"]
+        {
+            assert_eq!(read(other, document), Err("issuer_mismatch"), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_jwks_uri_that_leads_astray_is_refused() {
+        for uri in [
+            r#""/jwks""#,
+            r#""http://a.example/jwks""#,
+            r#""http://127.0.0.1/jwks""#,
+            r#""file:///etc/passwd""#,
+            r#""https://u:p@a.example/""#,
+            r#""""#,
+            "null",
+            r#"["https://a.example/jwks"]"#,
+        ] {
+            let document = format!(r#"{{"issuer":"https://a.example","jwks_uri":{uri}}}"#);
+            assert_eq!(read("https://a.example", &document), Err("jwks_uri"), "{uri}");
+        }
+        assert_eq!(read("https://a.example", r#"{"issuer":"https://a.example"}"#), Err("jwks_uri"));
+    }
+
+    #[test]
+    fn a_loopback_issuer_may_have_a_plain_loopback_key_set_alone() {
+        let document = |uri| format!(r#"{{"issuer":"http://127.0.0.1:1","jwks_uri":"{uri}"}}"#);
+        assert!(read("http://127.0.0.1:1", &document("http://127.0.0.1:1/jwks")).is_ok());
+        assert_eq!(read("http://127.0.0.1:1", &document("http://a.example/jwks")), Err("jwks_uri"));
+    }
+
+    #[test]
+    fn loose_json_is_refused() {
+        for document in ["", "<html>", "[]", r#"{"issuer":"https://a.example","issuer":"https://a.example"}"#]
+        {
+            assert_eq!(read("https://a.example", document), Err("not_json"), "{document}");
+        }
+    }
+}

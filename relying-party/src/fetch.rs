@@ -1,0 +1,397 @@
+//! One HTTP GET, as narrow as reading an issuer's documents needs.
+//!
+//! No redirects, no content-coding, no proxy (`HTTPS_PROXY` and its kin are not read), no cookies, no retries, no
+//! kept connections: an issuer is read every few minutes, so a fresh connection costs nothing and always meets the
+//! replica that is there now. The connection is driven by the caller's own future, so giving up closes it.
+//!
+//! A full client would do more than we want here, and each thing it does by itself (following a redirect to a
+//! metadata service, inflating a body) has been somebody's hole.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::future::Future;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, Request, StatusCode, Uri, header};
+use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
+use hyper::body::{Body, Incoming};
+use hyper::client::conn::http1;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tower::{Service, ServiceExt};
+
+/// A client for GETs. Cheap to clone.
+#[derive(Clone)]
+pub struct Fetcher {
+    connector: HttpsConnector<Dialer>,
+    deadline: Duration,
+    max_body: usize,
+}
+
+impl Fetcher {
+    /// A client as `options` say. Reads the system's certificates, so it blocks for some milliseconds.
+    ///
+    /// # Errors
+    /// [`SetupError`]; having no root certificate at all is one only if `options.https` says that TLS is needed.
+    pub fn new(options: &FetchOptions) -> Result<Self, SetupError> {
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls_config(options)?)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(Dialer::new(options.connect_to));
+        Ok(Self { connector, deadline: options.deadline, max_body: options.max_body })
+    }
+
+    /// GETs `url` and reads the whole answer. Every status but a redirect is returned.
+    ///
+    /// # Errors
+    /// [`FetchError`]; after any of them nothing of the answer is left.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes the connection.
+    pub async fn get(&self, url: &str) -> Result<Fetched, FetchError> {
+        let uri = parse_url(url)?;
+        match tokio::time::timeout(self.deadline, self.exchange(uri)).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(FetchError::Deadline(self.deadline)),
+        }
+    }
+
+    async fn exchange(&self, uri: Uri) -> Result<Fetched, FetchError> {
+        let request = request(&uri)?;
+        let stream = self.connector.clone().oneshot(uri).await.map_err(FetchError::Connect)?;
+        let (mut sender, connection) = http1::handshake(stream).await?;
+        let answer = async move {
+            let response = sender.send_request(request).await?;
+            self.read(response).await
+        };
+        tokio::pin!(answer, connection);
+        // Both make one exchange: the connection moves the bytes that the answer waits for. When the connection
+        // ends first (`Connection: close`), what it has read is still in the answer's hands.
+        tokio::select! {
+            biased;
+            outcome = &mut answer => outcome,
+            _ = &mut connection => answer.await,
+        }
+    }
+
+    async fn read(&self, response: http::Response<Incoming>) -> Result<Fetched, FetchError> {
+        let (head, body) = response.into_parts();
+        if head.status.is_redirection() && head.status != StatusCode::NOT_MODIFIED {
+            return Err(FetchError::Redirect(head.status.as_u16()));
+        }
+        if head.headers.get(header::CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
+            return Err(FetchError::Encoded);
+        }
+        if body.size_hint().lower() > self.max_body as u64 {
+            return Err(FetchError::TooLarge(self.max_body));
+        }
+        let body =
+            Limited::new(body, self.max_body).collect().await.map_err(|error| self.body_error(error))?;
+        Ok(Fetched { status: head.status, headers: head.headers, body: body.to_bytes() })
+    }
+
+    fn body_error(&self, error: Box<dyn StdError + Send + Sync>) -> FetchError {
+        match error.downcast::<hyper::Error>() {
+            Ok(error) => FetchError::Http(*error),
+            Err(other) if other.is::<LengthLimitError>() => FetchError::TooLarge(self.max_body),
+            Err(other) => FetchError::Connect(other),
+        }
+    }
+}
+
+impl fmt::Debug for Fetcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fetcher").field("deadline", &self.deadline).field("max_body", &self.max_body).finish()
+    }
+}
+
+/// How to fetch.
+///
+/// # Defaults
+/// [`DEFAULT_DEADLINE`], [`MAX_DOCUMENT`], the system's roots, TLS expected, each host where DNS says.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct FetchOptions {
+    /// For a whole GET, from name lookup to the last byte.
+    pub deadline: Duration,
+    /// The longest body, in bytes.
+    pub max_body: usize,
+    /// Where every connection goes, whatever the URL's host: the way to ask one replica of several. URL, `Host` and
+    /// the name in the certificate stay those of the issuer.
+    pub connect_to: Option<SocketAddr>,
+    /// PEM certificates that are trusted beside the system's.
+    pub extra_roots: Vec<String>,
+    /// Whether TLS will be spoken: if so, no root certificate at all is an error, and if not, none are read.
+    pub https: bool,
+}
+
+impl Default for FetchOptions {
+    fn default() -> Self {
+        Self {
+            deadline: DEFAULT_DEADLINE,
+            max_body: MAX_DOCUMENT,
+            connect_to: None,
+            extra_roots: Vec::new(),
+            https: true,
+        }
+    }
+}
+
+/// For a whole GET. Relying parties in the field wait 0.5 s (Nimbus) to 5 s (jose, AWS) for an issuer.
+pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(5);
+
+/// The longest discovery document or key set, in bytes. A hundred RSA-4096 keys, the most that AWS and Entra read,
+/// are 80 KiB; with certificate chains beside them still below this.
+pub const MAX_DOCUMENT: usize = 256 * 1024;
+
+/// What was answered.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Fetched {
+    /// The status; never a redirect.
+    pub status: StatusCode,
+    /// All header fields.
+    pub headers: HeaderMap,
+    /// The whole body.
+    pub body: Bytes,
+}
+
+/// Why a GET failed. Quotes nothing that was answered.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FetchError {
+    /// The URL is not one that is fetched.
+    #[error("not an absolute http(s) URL without user name and fragment")]
+    Url,
+    /// Plain http to another machine.
+    #[error("plain http is used for loopback hosts only; an https URL is wanted")]
+    PlainHttp,
+    /// Name lookup, TCP or TLS.
+    #[error("cannot connect")]
+    Connect(#[source] Box<dyn StdError + Send + Sync>),
+    /// Not finished in time.
+    #[error("no complete answer within {0:?}")]
+    Deadline(Duration),
+    /// A redirect, which is never followed.
+    #[error("answered with redirect {0}, and redirects are not followed; configure the address it leads to")]
+    Redirect(u16),
+    /// A body longer than the cap.
+    #[error("the body is longer than {0} bytes")]
+    TooLarge(usize),
+    /// A content-coding that was not asked for.
+    #[error("the body is encoded (Content-Encoding), which was not asked for")]
+    Encoded,
+    /// The exchange broke off, or was no HTTP.
+    #[error("the HTTP exchange failed")]
+    Http(#[from] hyper::Error),
+}
+
+impl FetchError {
+    /// A short name in snake_case.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Url => "url",
+            Self::PlainHttp => "plain_http",
+            Self::Connect(_) => "connect",
+            Self::Deadline(_) => "deadline",
+            Self::Redirect(_) => "redirect",
+            Self::TooLarge(_) => "too_large",
+            Self::Encoded => "encoded",
+            Self::Http(_) => "http",
+        }
+    }
+}
+
+/// Why there is no client.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SetupError {
+    /// An added certificate is not PEM, holds none, or is no certificate.
+    #[error("an added root certificate is not a PEM certificate")]
+    RootCertificate,
+    /// There is nothing to trust.
+    #[error("the system has no root certificates; install them (ca-certificates) or add the issuer's own")]
+    NoRoots,
+    /// The TLS stack refuses its own defaults.
+    #[error("TLS cannot be set up")]
+    Tls(#[source] rustls::Error),
+}
+
+/// Whether `url` may be fetched at all: what [`Fetcher::get`] asks first.
+///
+/// # Errors
+/// [`FetchError::Url`], [`FetchError::PlainHttp`].
+pub(crate) fn parse_url(url: &str) -> Result<Uri, FetchError> {
+    if !url.bytes().all(|byte| byte.is_ascii_graphic()) || url.contains(['#', '@']) {
+        return Err(FetchError::Url);
+    }
+    let uri: Uri = url.parse().map_err(|_| FetchError::Url)?;
+    let host = uri.host().filter(|host| !host.is_empty()).ok_or(FetchError::Url)?;
+    match uri.scheme_str() {
+        Some("https") => Ok(uri),
+        Some("http") if is_loopback(host) => Ok(uri),
+        Some("http") => Err(FetchError::PlainHttp),
+        _ => Err(FetchError::Url),
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+fn request(uri: &Uri) -> Result<Request<Empty<Bytes>>, FetchError> {
+    let authority = uri.authority().ok_or(FetchError::Url)?;
+    let target = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+    let fields: [(HeaderName, &str); 3] = [
+        (header::HOST, authority.as_str()),
+        (header::ACCEPT, "application/json"),
+        (header::USER_AGENT, USER_AGENT),
+    ];
+    let mut request = Request::get(target);
+    for (name, value) in fields {
+        request = request.header(name, value);
+    }
+    request.body(Empty::new()).map_err(|_| FetchError::Url)
+}
+
+const USER_AGENT: &str = concat!("oneseal-relying-party/", env!("CARGO_PKG_VERSION"));
+
+fn tls_config(options: &FetchOptions) -> Result<ClientConfig, SetupError> {
+    // Named explicitly: a process-wide default is the application's to choose.
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(SetupError::Tls)?
+        .with_root_certificates(roots(options)?)
+        .with_no_client_auth();
+    Ok(config)
+}
+
+fn roots(options: &FetchOptions) -> Result<RootCertStore, SetupError> {
+    let mut roots = RootCertStore::empty();
+    for pem in &options.extra_roots {
+        add_pem(&mut roots, pem)?;
+    }
+    if options.https {
+        let native = rustls_native_certs::load_native_certs();
+        for error in &native.errors {
+            tracing::debug!(%error, "a system root certificate cannot be read");
+        }
+        // Single unreadable ones are common in system stores, and harmless: they are not trusted.
+        let _ = roots.add_parsable_certificates(native.certs);
+    }
+    if options.https && roots.is_empty() {
+        return Err(SetupError::NoRoots);
+    }
+    Ok(roots)
+}
+
+fn add_pem(roots: &mut RootCertStore, pem: &str) -> Result<(), SetupError> {
+    let mut found = false;
+    for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
+        let certificate = certificate.map_err(|_| SetupError::RootCertificate)?;
+        roots.add(certificate).map_err(|_| SetupError::RootCertificate)?;
+        found = true;
+    }
+    if found { Ok(()) } else { Err(SetupError::RootCertificate) }
+}
+
+/// Opens the TCP connection: to the URL's host, or to one fixed address.
+#[derive(Clone)]
+struct Dialer {
+    by_name: HttpConnector,
+    fixed: Option<SocketAddr>,
+}
+
+impl Dialer {
+    fn new(fixed: Option<SocketAddr>) -> Self {
+        let mut by_name = HttpConnector::new();
+        by_name.enforce_http(false);
+        Self { by_name, fixed }
+    }
+}
+
+impl Service<Uri> for Dialer {
+    type Response = TokioIo<TcpStream>;
+    type Error = Box<dyn StdError + Send + Sync>;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.by_name.poll_ready(context).map_err(Into::into)
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        match self.fixed {
+            Some(address) => Box::pin(async move { Ok(TokioIo::new(TcpStream::connect(address).await?)) }),
+            None => {
+                let dialling = self.by_name.call(uri);
+                Box::pin(async move { dialling.await.map_err(Into::into) })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn https_anywhere_and_http_on_loopback_alone() {
+        for url in
+            ["https://oidc.example/x?y=1", "http://127.0.0.1:8080/", "http://[::1]/", "http://localhost:1/a"]
+        {
+            assert!(parse_url(url).is_ok(), "{url}");
+        }
+        for url in [
+            "http://oidc.example/",
+            "http://10.0.0.1/",
+            "http://localhost.example/",
+            "http://169.254.169.254/",
+        ] {
+            assert!(matches!(parse_url(url), Err(FetchError::PlainHttp)), "{url}");
+        }
+        for url in [
+            "",
+            "/jwks",
+            "oidc.example",
+            "ftp://a/",
+            "https://",
+            "https://u:p@a/",
+            "https://a/#f",
+            "https://a/ b",
+        ] {
+            assert!(matches!(parse_url(url), Err(FetchError::Url)), "{url}");
+        }
+    }
+
+    #[test]
+    fn the_request_names_the_url_host_and_no_coding() {
+        let uri = parse_url("https://oidc.example:8443/a/jwks.json?x=1").expect("good");
+        let request = request(&uri).expect("good");
+        assert_eq!(request.uri(), "/a/jwks.json?x=1");
+        assert_eq!(request.headers()[header::HOST], "oidc.example:8443");
+        assert!(!request.headers().contains_key(header::ACCEPT_ENCODING));
+    }
+
+    #[test]
+    fn a_root_that_is_no_certificate_is_refused() {
+        let pem = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        for extra in ["", "nonsense", pem] {
+            let options =
+                FetchOptions { extra_roots: vec![extra.to_owned()], https: false, ..Default::default() };
+            assert!(matches!(Fetcher::new(&options), Err(SetupError::RootCertificate)), "{extra}");
+        }
+    }
+}

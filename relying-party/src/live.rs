@@ -1,0 +1,264 @@
+//! The keys of one issuer, kept: the last good set, the one running attempt, and who waits for it.
+//!
+//! What to do is decided in `cache`; here it is done. An attempt is a task of its own, because a caller who gives up
+//! must not take it along: whoever sends a token and hangs up could otherwise keep new keys out for ever. The tasks
+//! are owned by [`Live`] and end with it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use oneseal_coordination::{BootTime, Clock};
+use oneseal_keystore::KeyId;
+use oneseal_keystore::verify::UnverifiedJws;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::cache::{Action, Need, Observation, State};
+use crate::error::{Invalid, SourceError, Unavailable, VerifyError};
+use crate::keyset::KeySet;
+use crate::source::{Fresh, Source};
+
+/// The keys of one issuer.
+#[derive(Debug)]
+pub(crate) struct Live {
+    shared: Arc<Shared>,
+    attempts: Mutex<JoinSet<()>>,
+}
+
+impl Live {
+    pub(crate) fn new(source: Source, clock: Arc<dyn Clock>, stale_limit: Duration) -> Self {
+        let book = Mutex::new(Book { state: State::new(stale_limit), cause: None });
+        let shared =
+            Shared { source, clock, book, good: ArcSwapOption::empty(), ended: watch::Sender::new(0) };
+        Self { shared: Arc::new(shared), attempts: Mutex::new(JoinSet::new()) }
+    }
+
+    /// The set to judge `jws` by; its key is in there, or nothing that could be fetched now would bring it.
+    ///
+    /// # Errors
+    /// [`Unavailable`], or [`Invalid::UnknownKid`].
+    pub(crate) async fn keys_for(&self, jws: &UnverifiedJws<'_>) -> Result<Arc<KeySet>, VerifyError> {
+        if let Some(keys) = self.shared.fresh_keys_with(jws) {
+            return Ok(keys);
+        }
+        let mut awaited = false;
+        loop {
+            let (keys, action) = self.shared.wanted(jws, awaited);
+            match (action, keys) {
+                (Action::Use, Some(keys)) => return Ok(keys),
+                (Action::UseAndStart(number), Some(keys)) => {
+                    self.launch(number);
+                    return Ok(keys);
+                }
+                (Action::Start(number), _) => {
+                    self.launch(number);
+                    self.shared.ended(number).await;
+                }
+                (Action::Wait(number), _) => self.shared.ended(number).await,
+                (Action::Unknown, _) => return Err(Invalid::UnknownKid.into()),
+                (Action::Unavailable { retry_after }, _) => return Err(self.shared.unavailable(retry_after)),
+                // State and set change under one lock, so there is a set whenever the state says so.
+                (Action::Use | Action::UseAndStart(_), None) => {
+                    return Err(self.shared.unavailable(Duration::ZERO));
+                }
+            }
+            awaited = true;
+        }
+    }
+
+    /// Fetches now, or joins the attempt that runs.
+    ///
+    /// # Errors
+    /// [`Unavailable`] if that attempt failed; the last good set stays.
+    pub(crate) async fn refresh(&self) -> Result<(), Unavailable> {
+        self.carry_out(Observation::Refresh).await;
+        self.shared.last_outcome()
+    }
+
+    /// Fetches if it is time to, and says how long until it is again.
+    pub(crate) async fn tick(&self) -> Duration {
+        self.carry_out(Observation::Tick).await;
+        self.shared.book().state.next_tick(self.shared.clock.boot())
+    }
+
+    /// The last good set.
+    pub(crate) fn keys(&self) -> Option<Arc<KeySet>> {
+        self.shared.good.load().as_ref().map(|good| Arc::clone(&good.keys))
+    }
+
+    async fn carry_out(&self, observation: Observation<'_>) {
+        let action = {
+            let now = self.shared.clock.boot();
+            self.shared.book().state.step(observation, now)
+        };
+        match action {
+            Action::Start(number) => {
+                self.launch(number);
+                self.shared.ended(number).await;
+            }
+            Action::Wait(number) => self.shared.ended(number).await,
+            Action::Use | Action::UseAndStart(_) | Action::Unknown | Action::Unavailable { .. } => {}
+        }
+    }
+
+    fn launch(&self, number: u64) {
+        let mut attempts = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
+        while attempts.try_join_next().is_some() {}
+        let attempt = Attempt { shared: Arc::clone(&self.shared), number, ended: false };
+        attempts.spawn(attempt.run());
+    }
+}
+
+#[derive(Debug)]
+struct Shared {
+    source: Source,
+    clock: Arc<dyn Clock>,
+    book: Mutex<Book>,
+    good: ArcSwapOption<GoodSet>,
+    /// The number of the last attempt that ended.
+    ended: watch::Sender<u64>,
+}
+
+/// What changes together.
+#[derive(Debug)]
+struct Book {
+    state: State,
+    /// Why the last attempt failed, if it did.
+    cause: Option<Arc<SourceError>>,
+}
+
+/// A set, and until when it may be used without asking the state.
+#[derive(Debug)]
+struct GoodSet {
+    keys: Arc<KeySet>,
+    refresh_at: BootTime,
+}
+
+impl Shared {
+    /// The path of nearly every token: no lock.
+    fn fresh_keys_with(&self, jws: &UnverifiedJws<'_>) -> Option<Arc<KeySet>> {
+        let good = self.good.load();
+        let good = good.as_ref().filter(|good| self.clock.boot() < good.refresh_at)?;
+        is_settled(&good.keys, jws).then(|| Arc::clone(&good.keys))
+    }
+
+    /// The set is read under the lock, so that it is the one which the state speaks of.
+    fn wanted(&self, jws: &UnverifiedJws<'_>, awaited: bool) -> (Option<Arc<KeySet>>, Action) {
+        let now = self.clock.boot();
+        let kid = jws.kid().map(KeyId::parse);
+        let mut book = self.book();
+        let keys = self.good.load().as_ref().map(|good| Arc::clone(&good.keys));
+        let need = match (&keys, &kid) {
+            (Some(keys), _) if is_settled(keys, jws) => Need::Settled,
+            (_, Some(Ok(kid))) => Need::Missing(kid),
+            (_, Some(Err(_))) => Need::Impossible,
+            (_, None) => Need::Settled,
+        };
+        let action = book.state.step(Observation::Wanted { need, awaited }, now);
+        (keys, action)
+    }
+
+    /// Waits until attempt `number` has ended.
+    async fn ended(&self, number: u64) {
+        // The sender lives as long as we do, so this only ends when the number is reached.
+        let _ = self.ended.subscribe().wait_for(|ended| *ended >= number).await;
+    }
+
+    fn end(&self, number: u64, outcome: Result<Fresh, Option<SourceError>>) {
+        let now = self.clock.boot();
+        {
+            let mut book = self.book();
+            match outcome {
+                Ok(fresh) => self.publish(&mut book, fresh, now),
+                Err(cause) => {
+                    book.state.step(Observation::Ended(Err(())), now);
+                    book.cause = cause.map(Arc::new);
+                }
+            }
+        }
+        self.ended.send_replace(number);
+    }
+
+    fn publish(&self, book: &mut Book, fresh: Fresh, now: BootTime) {
+        book.state.step(Observation::Ended(Ok(fresh.max_age)), now);
+        book.cause = None;
+        let refresh_at = book.state.refresh_at().unwrap_or(now);
+        self.good.store(Some(Arc::new(GoodSet { keys: Arc::new(fresh.keys), refresh_at })));
+    }
+
+    fn unavailable(&self, retry_after: Duration) -> VerifyError {
+        VerifyError::Unavailable(Unavailable { cause: self.book().cause.clone(), retry_after })
+    }
+
+    fn last_outcome(&self) -> Result<(), Unavailable> {
+        let now = self.clock.boot();
+        let book = self.book();
+        if book.state.has_failed() {
+            return Err(Unavailable { cause: book.cause.clone(), retry_after: book.state.next_tick(now) });
+        }
+        Ok(())
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether fresh keys would change nothing for this token.
+fn is_settled(keys: &KeySet, jws: &UnverifiedJws<'_>) -> bool {
+    jws.kid().is_none_or(|kid| keys.has(kid))
+}
+
+/// The running attempt. However it ends, also by being dropped with its runtime, those who wait are told.
+struct Attempt {
+    shared: Arc<Shared>,
+    number: u64,
+    ended: bool,
+}
+
+impl Attempt {
+    async fn run(mut self) {
+        let outcome = self.shared.source.read(self.shared.clock.boot()).await;
+        self.log(&outcome);
+        self.ended = true;
+        self.shared.end(self.number, outcome.map_err(Some));
+    }
+
+    fn log(&self, outcome: &Result<Fresh, SourceError>) {
+        let issuer = self.shared.source.issuer();
+        match outcome {
+            Ok(fresh) => {
+                let dropped = fresh.keys.dropped();
+                tracing::debug!(%issuer, dropped = dropped.total(), "keys read");
+                if dropped.private > 0 {
+                    let count = dropped.private;
+                    tracing::warn!(%issuer, count, "the issuer publishes private or symmetric keys; it should be told");
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%issuer, reason = error.reason(), error = %chain(error), "keys not read")
+            }
+        }
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.shared.end(self.number, Err(None));
+        }
+    }
+}
+
+/// An error with its causes, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,135 @@
+//! Reads an issuer's two documents: one attempt, from where the keys are to a set that can verify.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use http::{HeaderMap, StatusCode, header};
+use oneseal_coordination::BootTime;
+use oneseal_keystore::{Algorithm, IssuerUrl};
+
+use crate::discovery;
+use crate::error::{Document, SourceError};
+use crate::fetch::{Fetched, Fetcher};
+use crate::keyset::KeySet;
+
+/// Reads the issuer's documents.
+#[derive(Debug)]
+pub(crate) struct Source {
+    issuer: IssuerUrl,
+    fetcher: Fetcher,
+    allowed: Vec<Algorithm>,
+    discovered: Mutex<Option<Discovered>>,
+}
+
+impl Source {
+    pub(crate) fn new(issuer: IssuerUrl, fetcher: Fetcher, allowed: Vec<Algorithm>) -> Self {
+        Self { issuer, fetcher, allowed, discovered: Mutex::new(None) }
+    }
+
+    /// Whose keys they are.
+    pub(crate) fn issuer(&self) -> &IssuerUrl {
+        &self.issuer
+    }
+
+    /// Reads the key set, and before it the discovery document if it is not known where the keys are.
+    ///
+    /// # Errors
+    /// A [`SourceError`], also for a set without a single usable key.
+    pub(crate) async fn read(&self, now: BootTime) -> Result<Fresh, SourceError> {
+        let outcome = self.read_from(&self.jwks_uri(now).await?).await;
+        if outcome.is_err() {
+            // It may have moved: ask again where it is.
+            *self.discovered() = None;
+        }
+        outcome
+    }
+
+    async fn jwks_uri(&self, now: BootTime) -> Result<String, SourceError> {
+        let known = self.discovered().clone();
+        if let Some(known) = known.filter(|known| now.since(known.at) < DISCOVERY_LIFE) {
+            return Ok(known.jwks_uri);
+        }
+        let url = self.issuer.url_of(&self.issuer.discovery_path());
+        let fetched = self.document(Document::Discovery, &url).await?;
+        let jwks_uri = discovery::jwks_uri(&fetched.body, &self.issuer)?;
+        *self.discovered() = Some(Discovered { jwks_uri: jwks_uri.clone(), at: now });
+        Ok(jwks_uri)
+    }
+
+    async fn read_from(&self, jwks_uri: &str) -> Result<Fresh, SourceError> {
+        let fetched = self.document(Document::Jwks, jwks_uri).await?;
+        let keys = KeySet::read(&fetched.body, &self.allowed)?;
+        Ok(Fresh { keys, max_age: max_age(&fetched.headers) })
+    }
+
+    async fn document(&self, document: Document, url: &str) -> Result<Fetched, SourceError> {
+        let outcome = self.fetcher.get(url).await;
+        let url = || url.to_owned();
+        let fetched = outcome.map_err(|source| SourceError::Fetch { document, url: url(), source })?;
+        if fetched.status != StatusCode::OK {
+            return Err(SourceError::Status { document, url: url(), status: fetched.status.as_u16() });
+        }
+        Ok(fetched)
+    }
+
+    fn discovered(&self) -> MutexGuard<'_, Option<Discovered>> {
+        self.discovered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A good set and what is left of the `max-age` it came with.
+pub(crate) struct Fresh {
+    pub(crate) keys: KeySet,
+    pub(crate) max_age: Option<Duration>,
+}
+
+/// Where the key set is, as of then.
+#[derive(Clone, Debug)]
+struct Discovered {
+    jwks_uri: String,
+    at: BootTime,
+}
+
+/// What is left of `max-age` (RFC 9111 section 5.2.2.1) after the `Age` that a cache has added (section 5.1).
+fn max_age(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = |text: &str| text.trim().trim_matches('"').parse::<u64>().ok().map(Duration::from_secs);
+    let directives =
+        headers.get_all(header::CACHE_CONTROL).into_iter().filter_map(|value| value.to_str().ok());
+    let max_age = directives
+        .flat_map(|value| value.split(','))
+        .filter_map(|directive| directive.split_once('='))
+        .find(|(name, _)| name.trim().eq_ignore_ascii_case("max-age"))
+        .and_then(|(_, value)| seconds(value))?;
+    let age =
+        headers.get(header::AGE).and_then(|age| age.to_str().ok()).and_then(seconds).unwrap_or_default();
+    Some(max_age.saturating_sub(age))
+}
+
+/// How long a `jwks_uri` is believed without asking again; after a failure it is asked for at once.
+const DISCOVERY_LIFE: Duration = Duration::from_secs(3600);
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn max_age_is_read_and_age_taken_off() {
+        let read = |cache_control: &'static str, age: Option<&'static str>| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(cache_control));
+            if let Some(age) = age {
+                headers.insert(header::AGE, HeaderValue::from_static(age));
+            }
+            max_age(&headers).map(|age| age.as_secs())
+        };
+        assert_eq!(read("public, max-age=300", None), Some(300));
+        assert_eq!(read("Max-Age=\"60\",public", None), Some(60));
+        assert_eq!(read("max-age=300", Some("100")), Some(200));
+        assert_eq!(read("max-age=300", Some("900")), Some(0));
+        assert_eq!(read("s-maxage=5", None), None);
+        assert_eq!(read("max-age=soon", None), None);
+        assert_eq!(read("max-age=-1", None), None);
+    }
+}

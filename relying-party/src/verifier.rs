@@ -1,0 +1,132 @@
+//! One issuer's tokens, checked for one audience.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use oneseal_coordination::Clock;
+use oneseal_keystore::verify::{UnverifiedJws, VerifyError as JwsError};
+use oneseal_keystore::{Algorithm, IssuerUrl, KeyId};
+use tokio_util::sync::CancellationToken;
+
+use crate::builder::Builder;
+use crate::claims::{Claims, Expected};
+use crate::error::{Invalid, Unavailable, VerifyError};
+use crate::keyset::Dropped;
+use crate::live::Live;
+
+/// Trusts one issuer for one audience. Cheap to clone; all clones share the keys, and two relying parties never do,
+/// so a `kid` of one issuer means nothing at another.
+///
+/// Runs inside a tokio runtime with time and I/O enabled.
+#[derive(Clone, Debug)]
+pub struct RelyingParty {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    live: Live,
+    expected: Expected,
+    clock: Arc<dyn Clock>,
+}
+
+impl RelyingParty {
+    /// Begins with the issuer to trust.
+    pub fn builder(issuer: IssuerUrl) -> Builder {
+        Builder::new(issuer)
+    }
+
+    pub(crate) fn new(live: Live, expected: Expected, clock: Arc<dyn Clock>) -> Self {
+        Self { inner: Arc::new(Inner { live, expected, clock }) }
+    }
+
+    /// Judges a compact JWS: shape and size, header, `iss`, key, signature, the other claims, in this order and each
+    /// only if the ones before hold. Fetches keys if none are held or the token names one that is not.
+    ///
+    /// # Errors
+    /// [`VerifyError::Unavailable`] if the token cannot be judged for want of keys, whatever it is worth;
+    /// [`VerifyError::Invalid`] if it is refused.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing: a fetch that it began goes on for the others.
+    pub async fn verify(&self, token: &str) -> Result<VerifiedToken, VerifyError> {
+        let inner = &*self.inner;
+        let jws = UnverifiedJws::parse(token)?;
+        if !is_jwt_type(jws.typ()) {
+            return Err(Invalid::Type.into());
+        }
+        inner.expected.peek(&unverified_payload(token)?)?;
+        let keys = inner.live.keys_for(&jws).await?;
+        let verifier = keys.choose(&jws)?;
+        let payload = jws.verify(verifier)?;
+        let claims = inner.expected.check(&payload, inner.clock.wall())?;
+        Ok(VerifiedToken { kid: verifier.kid().clone(), algorithm: verifier.algorithm(), claims })
+    }
+
+    /// Fetches the issuer's keys now, or joins a fetch that runs: to warm up before serving, not once per token.
+    ///
+    /// # Errors
+    /// [`Unavailable`]; the last good set stays.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing: the fetch goes on.
+    pub async fn refresh(&self) -> Result<(), Unavailable> {
+        self.inner.live.refresh().await
+    }
+
+    /// Refreshes the keys whenever it is due, until `cancel`. Optional: without it a token that finds them due
+    /// starts the refresh, and is judged by what is held meanwhile.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any time.
+    pub async fn keep_fresh(&self, cancel: CancellationToken) {
+        let run = async {
+            loop {
+                let next = self.inner.live.tick().await;
+                tokio::time::sleep(next.max(SHORTEST_SLEEP)).await;
+            }
+        };
+        // Cancelling drops a sleep or a wait; neither holds anything.
+        let _: Option<()> = cancel.run_until_cancelled(run).await;
+    }
+
+    /// The `kid`s of the last good key set, in its order; none before the first fetch.
+    pub fn held_kids(&self) -> Vec<KeyId> {
+        self.inner.live.keys().map_or_else(Vec::new, |keys| keys.kids().cloned().collect())
+    }
+
+    /// What the last good key set held besides usable keys.
+    pub fn dropped_keys(&self) -> Dropped {
+        self.inner.live.keys().map_or_else(Dropped::default, |keys| keys.dropped())
+    }
+}
+
+/// A token that was accepted.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct VerifiedToken {
+    /// The key that verified it; for a key without `kid` its RFC 7638 thumbprint.
+    pub kid: KeyId,
+    /// The algorithm it verified with.
+    pub algorithm: Algorithm,
+    /// What it claims.
+    pub claims: Claims,
+}
+
+/// RFC 7519 section 5.1: media types compare without case, and `application/` may be left out (RFC 7515 section
+/// 4.1.9). A token of another kind, such as `at+jwt` or `secevent+jwt`, must not pass for an ID token (RFC 8725
+/// section 3.11).
+fn is_jwt_type(typ: Option<&str>) -> bool {
+    typ.is_none_or(|typ| ["jwt", "application/jwt"].iter().any(|jwt| typ.eq_ignore_ascii_case(jwt)))
+}
+
+/// The middle segment, before anybody vouches for it.
+fn unverified_payload(token: &str) -> Result<Vec<u8>, JwsError> {
+    let segment = token.split('.').nth(1).ok_or(JwsError::Shape)?;
+    URL_SAFE_NO_PAD.decode(segment).map_err(|_| JwsError::Encoding)
+}
+
+/// A floor under the loop's sleep, should a clock stand still.
+const SHORTEST_SLEEP: Duration = Duration::from_secs(1);

@@ -1,0 +1,82 @@
+//! The GET client against a plain server on loopback, and a relying party of a loopback issuer.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::time::Duration;
+
+use oneseal_relying_party::RelyingParty;
+use oneseal_relying_party::fetch::{FetchError, FetchOptions, Fetcher};
+use support::{Answer, FakeIssuer, Seen, discovery, issuer_url, jwks_of, token};
+
+fn fetcher(change: impl FnOnce(&mut FetchOptions)) -> Fetcher {
+    let mut options = FetchOptions::default();
+    options.https = false;
+    change(&mut options);
+    Fetcher::new(&options).unwrap()
+}
+
+#[tokio::test]
+async fn an_answer_comes_whole_with_its_status_and_fields() {
+    let server = FakeIssuer::http().await;
+    server.answer("/a", Answer::status(503).with_field("retry-after", "7"));
+    let fetched = fetcher(|_| {}).get(&server.url("/a?x=1")).await.unwrap();
+    assert_eq!((fetched.status.as_u16(), &fetched.body[..]), (503, &b"error"[..]));
+    assert_eq!(fetched.headers["retry-after"], "7");
+    assert_eq!(server.seen(), [Seen { path: "/a".to_owned(), host: server.address().to_string() }]);
+}
+
+#[tokio::test]
+async fn no_redirect_is_followed() {
+    let (server, target) = (FakeIssuer::http().await, FakeIssuer::http().await);
+    for status in [301, 302, 303, 307, 308] {
+        server.answer("/", Answer::status(status).with_field("location", &target.url("/")));
+        let outcome = fetcher(|_| {}).get(&server.url("/")).await;
+        assert!(matches!(outcome, Err(FetchError::Redirect(found)) if found == status), "{outcome:?}");
+    }
+    assert_eq!(target.seen(), []);
+}
+
+#[tokio::test]
+async fn the_cap_holds_whether_the_length_is_announced_or_not() {
+    let server = FakeIssuer::http().await;
+    let capped = fetcher(|options| options.max_body = 10);
+    for (body, fits) in [("0123456789", true), ("0123456789a", false)] {
+        server.answer("/", Answer::ok(body));
+        assert_eq!(capped.get(&server.url("/")).await.is_ok(), fits);
+    }
+    server.answer("/", Answer::Endless);
+    assert!(matches!(capped.get(&server.url("/")).await, Err(FetchError::TooLarge(10))));
+}
+
+#[tokio::test]
+async fn the_deadline_covers_the_head_and_the_body() {
+    let server = FakeIssuer::http().await;
+    let hasty = fetcher(|options| options.deadline = Duration::from_millis(200));
+    for answer in [Answer::Slow, Answer::Held(Vec::new())] {
+        server.answer("/", answer);
+        assert!(matches!(hasty.get(&server.url("/")).await, Err(FetchError::Deadline(_))));
+    }
+}
+
+#[tokio::test]
+async fn connect_to_changes_where_and_nothing_else() {
+    let server = FakeIssuer::http().await;
+    server.answer("/a", Answer::ok("here"));
+    let fetcher = fetcher(|options| options.connect_to = Some(server.address()));
+    let fetched = fetcher.get("http://localhost:1/a").await.unwrap();
+    assert_eq!(fetched.body, "here");
+    assert_eq!(server.seen(), [Seen { path: "/a".to_owned(), host: "localhost:1".to_owned() }]);
+}
+
+#[tokio::test]
+async fn a_loopback_issuer_may_be_plain_http() {
+    let server = FakeIssuer::http().await;
+    let issuer = server.url("");
+    server.answer("/.well-known/openid-configuration", Answer::ok(discovery(&issuer, &server.url("/jwks"))));
+    server.answer("/jwks", Answer::ok(jwks_of(&["ec1"])));
+    let relying_party = RelyingParty::builder(issuer_url(&issuer)).audience("a").build().unwrap();
+    relying_party.refresh().await.unwrap();
+    assert_eq!(relying_party.held_kids().len(), 1);
+    assert_eq!(relying_party.verify(&token("ok-es256")).await.unwrap_err().reason(), "issuer");
+}
