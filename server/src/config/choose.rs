@@ -11,7 +11,7 @@ use super::explain::Effective;
 use super::hint;
 use super::origin::Rank;
 use super::sources::Gathered;
-use super::value::Value;
+use super::value::{MAX_NAME, Value, in_units};
 use super::values::{Values, mismatch};
 use super::{Admin, Listen, LogFormat, Process, ProviderChoice, Settings, codes};
 
@@ -83,7 +83,7 @@ pub(super) fn fleet_of(issuer: &IssuerUrl) -> String {
     let name: String = name
         .chars()
         .map(|c| if c.is_ascii_lowercase() || c.is_ascii_digit() || c == '.' { c } else { '-' })
-        .take(super::value::MAX_NAME)
+        .take(MAX_NAME)
         .collect();
     name.trim_matches(['-', '.']).to_owned()
 }
@@ -91,7 +91,11 @@ pub(super) fn fleet_of(issuer: &IssuerUrl) -> String {
 fn issuer(values: &Values, need: Need, findings: &mut Findings) -> Option<IssuerUrl> {
     let Some(url) = text(values, "issuer.url") else {
         if need == Need::Serve && !values.is_faulty("issuer.url") {
-            findings.push(&codes::MISSING, "issuer.url", "no issuer is configured, so there is nothing to serve");
+            findings.push(
+                &codes::MISSING,
+                "issuer.url",
+                "no issuer is configured, so there is nothing to serve",
+            );
         }
         return None;
     };
@@ -151,7 +155,9 @@ fn by_uri(values: &Values) -> Option<ProviderChoice> {
         Value::Provider(ProviderUri::File(path)) => {
             Some(ProviderChoice::File { path: path.clone(), durable: values.bool("provider.durable") })
         }
-        Value::Provider(ProviderUri::Env(variable)) => Some(ProviderChoice::Env { variable: variable.clone() }),
+        Value::Provider(ProviderUri::Env(variable)) => {
+            Some(ProviderChoice::Env { variable: variable.clone() })
+        }
         other => mismatch("provider.uri", other),
     }
 }
@@ -168,7 +174,9 @@ fn by_kind(values: &mut Values, findings: &mut Findings) -> Option<ProviderChoic
         return None;
     };
     Some(match &set.value {
-        Value::Path(path) => ProviderChoice::File { path: path.clone(), durable: values.bool("provider.durable") },
+        Value::Path(path) => {
+            ProviderChoice::File { path: path.clone(), durable: values.bool("provider.durable") }
+        }
         Value::Secret(value) => ProviderChoice::Inline { value: value.clone() },
         Value::Text(variable) => ProviderChoice::Env { variable: variable.clone() },
         other => mismatch(needed, other),
@@ -195,11 +203,18 @@ fn missing_kind(values: &Values, need: Need, findings: &mut Findings) {
         let message = format!("{} is set; it belongs to kind = \"{kind}\"", values.place(path));
         findings.push(&codes::MISSING, "provider.kind", message);
     } else if need == Need::Serve && !NEEDS.iter().any(|(_, path)| values.is_faulty(path)) {
-        findings.push(&codes::PROVIDER_NOT_CONFIGURED, "provider", "neither provider.kind nor provider.uri is set");
+        findings.push(
+            &codes::PROVIDER_NOT_CONFIGURED,
+            "provider",
+            "neither provider.kind nor provider.uri is set",
+        );
     }
 }
 
 fn check_listen(values: &Values, findings: &mut Findings) {
+    if values.is_any_faulty("listen.") {
+        return;
+    }
     let (documents, ops) = (values.address("listen.documents"), values.address("listen.ops"));
     if documents == ops && ops.port() != 0 {
         let message = format!("{} has the same address {ops}", values.place("listen.documents"));
@@ -208,9 +223,13 @@ fn check_listen(values: &Values, findings: &mut Findings) {
 }
 
 fn check_process(values: &Values, findings: &mut Findings) {
-    let (delay, limit) = (values.duration("process.drain_delay"), values.duration("process.shutdown_timeout"));
+    if values.is_any_faulty("process.") {
+        return;
+    }
+    let (delay, limit) =
+        (values.duration("process.drain_delay"), values.duration("process.shutdown_timeout"));
     if delay >= limit {
-        let (delay, limit) = (humantime::format_duration(delay), humantime::format_duration(limit));
+        let (delay, limit) = (in_units(delay), in_units(limit));
         let message = format!("{delay}, but it must be below process.shutdown_timeout, which is {limit}");
         findings.push(&rotation::INEQUALITY, values.place("process.drain_delay"), message);
     }
@@ -248,7 +267,10 @@ fn check_workers(workers: Option<&str>, findings: &mut Findings) {
 fn log_filter(log: Option<String>, findings: &mut Findings) -> Option<String> {
     let filter = log.filter(|filter| !filter.is_empty())?;
     if EnvFilter::builder().parse(&filter).is_err() {
-        let message = format!("{} is not a log filter such as \"info\" or \"oneseal=debug,warn\"", hint::shown(&filter));
+        let message = format!(
+            "{} is not a log filter such as \"info\" or \"oneseal=debug,warn\"",
+            hint::shown(&filter)
+        );
         findings.push(&codes::BAD_VALUE, LOG, message);
         return None;
     }
@@ -268,6 +290,10 @@ fn rotation_times(values: &Values, findings: &mut Findings) -> Rotation {
     times.token_ttl_s = seconds("rotation.token_ttl");
     times.max_token_ttl_s = seconds("rotation.max_token_ttl");
     times.backdate_s = seconds("rotation.backdate");
+    if values.is_any_faulty("rotation.") {
+        // The default in its place might contradict another time that agrees with the one that was meant.
+        return times;
+    }
     for finding in times.check("rotation").iter() {
         findings.push(finding.code, values.place(&finding.place), finding.message.clone());
     }

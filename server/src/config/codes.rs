@@ -37,12 +37,21 @@ pub(crate) static NOT_AVAILABLE: Code = refused(
     "This version of oneseal does not have this setting.",
     "remove it, or run a version that has it",
 );
-pub(crate) static BAD_VALUE: Code =
-    refused("config.bad_value", "The value is not one that this key takes.", "write a value of the named kind");
-pub(crate) static SYNTAX: Code =
-    refused("config.syntax", "The file is not TOML.", "correct the named place; nothing of the file was used");
-pub(crate) static MISSING: Code =
-    refused("config.missing", "A setting that nobody can default is missing.", "set it in the file or by its variable");
+pub(crate) static BAD_VALUE: Code = refused(
+    "config.bad_value",
+    "The value is not one that this key takes.",
+    "write a value of the named kind",
+);
+pub(crate) static SYNTAX: Code = refused(
+    "config.syntax",
+    "The file is not TOML.",
+    "correct the named place; nothing of the file was used",
+);
+pub(crate) static MISSING: Code = refused(
+    "config.missing",
+    "A setting that nobody can default is missing.",
+    "set it in the file or by its variable",
+);
 pub(crate) static CONFLICT: Code =
     refused("config.conflict", "Two settings exclude each other.", "keep one of the two");
 pub(crate) static NOT_FOUND: Code = refused(
@@ -62,8 +71,11 @@ pub(crate) static IGNORED_VARIABLE: Code = warning(
     "An environment variable looks like one of ours and is not.",
     "rename it if it is meant for oneseal; else nothing",
 );
-pub(crate) static NO_EFFECT: Code =
-    warning("config.no_effect", "A setting has no effect beside the others.", "remove it, or set what it needs");
+pub(crate) static NO_EFFECT: Code = warning(
+    "config.no_effect",
+    "A setting has no effect beside the others.",
+    "remove it, or set what it needs",
+);
 pub(crate) static EXPOSED: Code = warning(
     "config.exposed",
     "Every user of this host may read a secret that stands in the configuration file.",

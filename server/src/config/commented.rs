@@ -27,7 +27,7 @@ fn key_lines(text: &mut String, key: &Key) {
     let example = key.example.toml();
     match key.default {
         Default::Value(literal, why) => {
-            prose(text, &format!("{} Default: {why}.", key.doc));
+            prose(text, &format!("{} Why this default: {why}.", key.doc));
             text.push_str(&format!("#{name} = {}\n", literal.toml()));
         }
         Default::Unset(what) if SET.contains(&key.path) => {
@@ -63,8 +63,8 @@ const WIDTH: usize = 100;
 const HEAD: &str = "\
 Configuration of oneseal, with every key and its default.
 
-Replace issuer.url and [provider]; the rest may stay as it is. Remove the # before a key to set it.
-Each key can also be set by a variable, [issuer] url by ONESEAL__ISSUER__URL, which is stronger than this file.
+Replace issuer.url and [provider]; the rest may stay as it is. To set a key, remove its #.
+A variable is stronger than this file: ONESEAL__ISSUER__URL sets url of [issuer], and so on.
 `oneseal check` reports all mistakes at once, `oneseal check --explain` what holds and why.";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `docs/configuration.md`.
+//! `docs/configuration.md`, written and compared by a test: the binary has no use for it.
 
 use super::table::{Default, Key, LATER, SECTIONS, Section};
 
@@ -16,7 +16,10 @@ pub(crate) fn docs() -> String {
 
 fn of_section(section: &Section) -> String {
     let rows: String = section.keys.iter().map(of_key).collect();
-    format!("\n## `[{}]`\n{}\n\n| key | takes | default | what it does |\n|---|---|---|---|\n{rows}", section.name, section.doc)
+    format!(
+        "\n## `[{}]`\n{}\n\n| key | takes | default | what it does |\n|---|---|---|---|\n{rows}",
+        section.name, section.doc
+    )
 }
 
 fn of_key(key: &Key) -> String {
@@ -25,14 +28,15 @@ fn of_key(key: &Key) -> String {
         Default::Unset(what) => format!("none: {what}"),
     };
     let secret = if key.is_secret() { " (secret)" } else { "" };
-    let cells = [format!("`{}`", key.name()), format!("{}{secret}", key.kind.words()), default, key.doc.to_owned()];
+    let cells =
+        [format!("`{}`", key.name()), format!("{}{secret}", key.kind.words()), default, key.doc.to_owned()];
     format!("| {} |\n", cells.map(|cell| cell.replace('|', "\\|")).join(" | "))
 }
 
 const HEAD: &str = "\
 # Configuration
 
-<!-- Made from server/src/config/table.rs; a test compares. -->
+<!-- Made from server/src/config/table/rows.rs; a test compares. -->
 
 One TOML file, variables, flags. The strongest source of a key holds: a flag, then a variable, then the file, then the
 default. `oneseal config init` writes the file with every key and its default ([oneseal.toml](oneseal.toml)),

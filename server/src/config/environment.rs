@@ -79,7 +79,8 @@ impl Environment {
             self.push(key, Origin::Variable(name.to_owned()), value);
             return true;
         }
-        let Some(key) = name.strip_suffix(FILE_SUFFIX).and_then(|name| table::keys().find(|key| key.variable() == name))
+        let Some(key) =
+            name.strip_suffix(FILE_SUFFIX).and_then(|name| table::keys().find(|key| key.variable() == name))
         else {
             return false;
         };
@@ -94,7 +95,11 @@ impl Environment {
             return true;
         }
         let file = value.to_string_lossy().into_owned();
-        self.push(key, Origin::VariableFile { variable: name.to_owned(), file }, read_secret(key, Path::new(value)));
+        self.push(
+            key,
+            Origin::VariableFile { variable: name.to_owned(), file },
+            read_secret(key, Path::new(value)),
+        );
         true
     }
 
@@ -128,7 +133,7 @@ impl Environment {
 fn read_secret(key: &Key, path: &Path) -> Result<Value, Fault> {
     let content = disk::read(path).map_err(|error| Fault {
         code: &codes::UNREADABLE,
-        message: format!("cannot read {:?}: {error}", hint::shown_name(&path.to_string_lossy())),
+        message: format!("cannot read {}: {error}", hint::shown_path(path)),
     })?;
     let text = content.text.strip_suffix('\n').unwrap_or(&content.text);
     value::from_text(key, text.strip_suffix('\r').unwrap_or(text))

@@ -130,7 +130,12 @@ impl Walk<'_> {
         format!("{path} ({}:{line})", self.name)
     }
 
-    fn report(&mut self, code: &'static oneseal_keystore::findings::Code, place: String, message: String) -> bool {
+    fn report(
+        &mut self,
+        code: &'static oneseal_keystore::findings::Code,
+        place: String,
+        message: String,
+    ) -> bool {
         if self.findings.len() == MAX_FINDINGS {
             let message = format!("only the first {MAX_FINDINGS} mistakes of the file are shown");
             self.findings.push(&codes::TOO_MANY, self.name, message);
@@ -148,7 +153,9 @@ fn known_key_before(text: &str, at: usize) -> Option<&'static str> {
     let start = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
     let line = text[start..].lines().next()?;
     let name = line.split('=').next()?.trim();
-    table::keys().map(|key| if name.contains('.') { key.path } else { key.name() }).find(|known| *known == name)
+    table::keys()
+        .map(|key| if name.contains('.') { key.path } else { key.name() })
+        .find(|known| *known == name)
 }
 
 /// Where lines begin, so that a file of many mistakes is not counted through for each.

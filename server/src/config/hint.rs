@@ -1,11 +1,15 @@
 //! Words for what was mistyped: the nearest known name, and how much of the text a message may repeat.
 
+use std::path::Path;
+
 /// The candidate that `text` is most likely meant to be, or `None` if none is near.
 pub(crate) fn nearest<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let text: String = text.chars().take(MAX_COMPARED).collect::<String>().to_lowercase();
     candidates
         .into_iter()
-        .map(|candidate| (strsim::normalized_damerau_levenshtein(&text, &candidate.to_lowercase()), candidate))
+        .map(|candidate| {
+            (strsim::normalized_damerau_levenshtein(&text, &candidate.to_lowercase()), candidate)
+        })
         .filter(|(likeness, _)| *likeness >= NEAR)
         // The first of equals wins: `max_by` would take the last.
         .reduce(|best, next| if next.0 > best.0 { next } else { best })
@@ -16,15 +20,21 @@ pub(crate) fn nearest<'a>(text: &str, candidates: impl IntoIterator<Item = &'a s
 /// table.
 pub(crate) fn nearest_key<'a>(path: &str, known: impl Iterator<Item = &'a str> + Clone) -> Option<&'a str> {
     let name = last(path);
-    nearest(path, known.clone())
-        .or_else(|| known.clone().find(|key| last(key) == name))
-        .or_else(|| nearest(name, known.clone().map(last)).and_then(|near| known.clone().find(|key| last(key) == near)))
+    nearest(path, known.clone()).or_else(|| known.clone().find(|key| last(key) == name)).or_else(|| {
+        nearest(name, known.clone().map(last)).and_then(|near| known.clone().find(|key| last(key) == near))
+    })
 }
 
 /// A value as a message may repeat it. Whatever is long, structured or PEM-like is only described.
 pub(crate) fn shown(text: &str) -> String {
-    let is_harmless = text.len() <= MAX_SHOWN && !text.contains(['\n', '{']) && !text.contains("-----");
-    if is_harmless { format!("{text:?}") } else { format!("a text of {} bytes", text.len()) }
+    if is_harmless(text) { format!("{text:?}") } else { described(text) }
+}
+
+/// A path as a message may repeat it, whole. What does not begin like one may be a secret where its file was meant.
+pub(crate) fn shown_path(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    let is_path = text.starts_with(['/', '.']) && !text.contains('\n');
+    if is_path || is_harmless(&text) { text.escape_debug().to_string() } else { described(&text) }
 }
 
 /// A name as a message may repeat it: in one line, and cut.
@@ -32,6 +42,14 @@ pub(crate) fn shown_name(name: &str) -> String {
     let cut: String = name.chars().take(MAX_NAME_SHOWN).collect();
     let dots = if cut.len() < name.len() { "…" } else { "" };
     format!("{}{dots}", cut.escape_debug())
+}
+
+fn is_harmless(text: &str) -> bool {
+    text.len() <= MAX_SHOWN && !text.contains(['\n', '{']) && !text.contains("-----")
+}
+
+fn described(text: &str) -> String {
+    format!("a text of {} bytes", text.len())
 }
 
 fn last(path: &str) -> &str {
@@ -77,6 +95,9 @@ mod tests {
         for text in ["-----BEGIN PRIVATE KEY-----", "{\"kty\":\"RSA\"}", "a\nb", &"A".repeat(43)] {
             assert_eq!(shown(text), format!("a text of {} bytes", text.len()));
         }
+        assert_eq!(shown_path(Path::new("oneseal.toml")), "oneseal.toml");
+        assert_eq!(shown_path(Path::new(&format!("/{}", "a/".repeat(100)))).len(), 201);
+        assert_eq!(shown_path(Path::new(&"A".repeat(43))), "a text of 43 bytes");
         assert_eq!(shown_name("a\u{1b}b"), "a\\u{1b}b");
         assert!(shown_name(&"é".repeat(100)).ends_with('…'));
     }

@@ -11,6 +11,7 @@ mod choose;
 mod codes;
 mod commented;
 mod disk;
+#[cfg(test)]
 mod docs;
 mod environment;
 mod explain;
@@ -35,6 +36,7 @@ use secrecy::SecretString;
 
 pub(crate) use codes::CODES;
 pub(crate) use commented::commented;
+#[cfg(test)]
 pub(crate) use docs::docs;
 pub(crate) use explain::Effective;
 pub(crate) use schema::schema;
@@ -60,7 +62,8 @@ impl Config {
     /// All mistakes at once, together with the warnings; every error exits with 78. Without errors the warnings come
     /// beside the configuration.
     pub(crate) fn load(sources: Sources) -> Result<(Self, Findings), Findings> {
-        let (Chosen { issuer, provider, settings }, findings) = choose::choose(sources.gather(), choose::Need::Serve);
+        let (Chosen { issuer, provider, settings }, findings) =
+            choose::choose(sources.gather(), choose::Need::Serve);
         match (issuer, provider) {
             (Some(issuer), Some(provider)) if !findings.has_errors() => {
                 Ok((Self { issuer, provider, settings }, findings))
@@ -92,7 +95,8 @@ impl PartialConfig {
     /// # Errors
     /// As [`Config::load`].
     pub(crate) fn load(sources: Sources) -> Result<(Self, Findings), Findings> {
-        let (Chosen { issuer, provider, settings }, findings) = choose::choose(sources.gather(), choose::Need::Nothing);
+        let (Chosen { issuer, provider, settings }, findings) =
+            choose::choose(sources.gather(), choose::Need::Nothing);
         if findings.has_errors() {
             return Err(findings);
         }

@@ -38,7 +38,9 @@ fn of_section(section: &Section) -> Object<Property> {
 
 fn of_key(key: &Key) -> Property {
     let (default, words) = match key.default {
-        Default::Value(literal, why) => (Some(literal.json()), format!("Default: {}, because {why}.", literal.toml())),
+        Default::Value(literal, why) => {
+            (Some(literal.json()), format!("Default: {}. Why: {why}.", literal.toml()))
+        }
         Default::Unset(what) => (None, format!("No default: {what}.")),
     };
     Property {
@@ -71,8 +73,12 @@ fn constraints(kind: Kind) -> Value {
         }),
         Kind::Secret => json!({ "type": "string", "minLength": 1, "writeOnly": true }),
         Kind::Path => json!({ "type": "string", "minLength": 1 }),
-        Kind::Address => json!({ "type": "string", "pattern": "^([0-9.]+|\\[[0-9A-Fa-f:.]+(%[0-9]+)?\\]):[0-9]{1,5}$" }),
-        Kind::Socket => json!({ "type": "string", "pattern": "^(|none|.*/.*)$", "maxLength": MAX_SOCKET_PATH }),
+        Kind::Address => {
+            json!({ "type": "string", "pattern": "^([0-9.]+|\\[[0-9A-Fa-f:.]+(%[0-9]+)?\\]):[0-9]{1,5}$" })
+        }
+        Kind::Socket => {
+            json!({ "type": "string", "pattern": "^(|none|.*/.*)$", "maxLength": MAX_SOCKET_PATH })
+        }
         Kind::Algorithms => {
             let names = oneseal_keystore::Algorithm::ALL.map(|algorithm| algorithm.as_str());
             let names: Vec<_> = names.into_iter().chain(["Ed25519"]).collect();

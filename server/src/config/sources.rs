@@ -1,6 +1,7 @@
 //! All that configuration is read from, as values: tests and `quickstart` make their own.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use oneseal_keystore::Findings;
@@ -16,7 +17,6 @@ use super::value;
 use super::values::Values;
 
 /// Where configuration comes from: the command line, the environment and the file that one of them names.
-#[derive(Debug)]
 pub(crate) struct Sources {
     config: Option<PathBuf>,
     default_file: PathBuf,
@@ -58,7 +58,8 @@ impl Sources {
 
     /// Reads everything.
     pub(super) fn gather(self) -> Gathered {
-        let Environment { mut entries, findings, ignored, config, log, workers } = environment::read(&self.variables);
+        let Environment { mut entries, findings, ignored, config, log, workers } =
+            environment::read(&self.variables);
         let mut gathered =
             Gathered { values: Values::default(), findings, ignored, log, workers, is_file_known: true };
         let named = self.config.map(|path| (path, "--config")).or(config.map(|path| (path.into(), CONFIG)));
@@ -69,13 +70,29 @@ impl Sources {
         for (flag, path, text) in self.flags {
             match table::find(path) {
                 Some(key) => {
-                    entries.push(Entry { key, origin: Origin::Flag(flag), value: value::from_text(key, &text) });
+                    entries.push(Entry {
+                        key,
+                        origin: Origin::Flag(flag),
+                        value: value::from_text(key, &text),
+                    });
                 }
                 None => unreachable!("the flag {flag} sets {path}, which is no key"),
             }
         }
         gathered.values.merge(entries, &mut gathered.findings);
         gathered
+    }
+}
+
+/// Names without values: an environment is full of secrets, ours and others'.
+impl fmt::Debug for Sources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sources")
+            .field("config", &self.config)
+            .field("default_file", &self.default_file)
+            .field("flags", &self.flags.iter().map(|(flag, ..)| flag).collect::<Vec<_>>())
+            .field("variables", &self.variables.iter().map(|(name, _)| name).collect::<Vec<_>>())
+            .finish()
     }
 }
 
@@ -99,7 +116,7 @@ pub(super) struct Gathered {
 impl Gathered {
     /// Reads the file. `by` names who named it; the default file may be absent.
     fn file(&mut self, path: &Path, by: Option<&str>, entries: &mut Vec<Entry>) {
-        let name = hint::shown_name(&path.to_string_lossy());
+        let name = hint::shown_path(path);
         let content = match disk::read(path) {
             Ok(content) => content,
             Err(ReadError::NotFound) if by.is_none() => return,
@@ -108,7 +125,9 @@ impl Gathered {
         let parsed = file::parse(&content.text, &name);
         self.is_file_known = parsed.is_toml;
         self.findings.extend(parsed.findings);
-        if let Some(secret) = parsed.entries.iter().find(|entry| entry.key.is_secret() && content.is_world_readable) {
+        if let Some(secret) =
+            parsed.entries.iter().find(|entry| entry.key.is_secret() && content.is_world_readable)
+        {
             let place = secret.origin.place(secret.key);
             self.findings.push(&codes::EXPOSED, place, format!("{name} is readable by everyone"));
         }
@@ -122,7 +141,9 @@ impl Gathered {
             ReadError::NotFound if name.is_empty() => {
                 self.findings.push(&codes::BAD_VALUE, place, "it is empty; leave it out if no file is meant");
             }
-            ReadError::NotFound => self.findings.push(&codes::NOT_FOUND, place, format!("{name} does not exist")),
+            ReadError::NotFound => {
+                self.findings.push(&codes::NOT_FOUND, place, format!("{name} does not exist"))
+            }
             ReadError::NotUtf8 { .. } => self.findings.push(&codes::SYNTAX, name, error.to_string()),
             _ => self.findings.push(&codes::UNREADABLE, place, format!("cannot read {name}: {error}")),
         }

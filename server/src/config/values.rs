@@ -73,6 +73,11 @@ impl Values {
         self.faulty.contains(path)
     }
 
+    /// Whether that holds for any key that begins like this.
+    pub(crate) fn is_any_faulty(&self, prefix: &str) -> bool {
+        self.faulty.iter().any(|path| path.starts_with(prefix))
+    }
+
     /// Forgets a value that a stronger choice has made meaningless.
     pub(crate) fn remove(&mut self, path: &str) {
         self.sets.remove(path);

@@ -12,13 +12,15 @@ const CANARY: &str = "MC4CAQAwBQYDK2VwBCIEICanary";
 /// Everything that a load of this case can show to anybody.
 fn all_text(case: &Case) -> String {
     let sources = case.sources();
-    match Config::load(sources) {
+    let before = format!("{sources:?}");
+    let after = match Config::load(sources) {
         Ok((config, warnings)) => {
             let json = serde_json::to_string(&config.settings.effective).unwrap();
             format!("{config:?}{warnings}{warnings:?}{}{json}", config.settings.effective)
         }
         Err(findings) => format!("{findings}{findings:?}"),
-    }
+    };
+    before + &after
 }
 
 #[test]

@@ -14,10 +14,11 @@ use super::{Case, LEAST};
 
 #[test]
 fn the_strongest_source_holds_and_explain_says_which() {
-    let case = Case::file(format!("{LEAST}[listen]\ndocuments = \"[::]:1\"\nops = \"[::]:2\"\nadmin = \"none\"\n"))
-        .var("ONESEAL__LISTEN__OPS", "[::]:3")
-        .var("ONESEAL__LISTEN__ADMIN", "/a.sock")
-        .flag("--listen-admin", "listen.admin", "/b.sock");
+    let case =
+        Case::file(format!("{LEAST}[listen]\ndocuments = \"[::]:1\"\nops = \"[::]:2\"\nadmin = \"none\"\n"))
+            .var("ONESEAL__LISTEN__OPS", "[::]:3")
+            .var("ONESEAL__LISTEN__ADMIN", "/a.sock")
+            .flag("--listen-admin", "listen.admin", "/b.sock");
     let (config, _) = case.load();
     assert_eq!(config.settings.listen.documents.port(), 1);
     assert_eq!(config.settings.listen.ops.port(), 3);
@@ -50,12 +51,11 @@ fn every_key_can_be_set_by_file_by_variable_and_by_flag_with_the_same_result() {
         };
         let (section, name) = key.path.split_once('.').unwrap();
         let file = format!("[{section}]\n{name} = {}\n", key.example.toml());
-        let sources = [
-            Case::file(file).sources(),
-            Case::empty().var(&key.variable(), &text).sources(),
-            Case::empty().sources().flag("--flag", key.path, Some(text)),
-        ];
-        let values = sources.map(|sources| sources.gather().values.find(key.path).unwrap().clone());
+        let (by_file, empty) = (Case::file(file), Case::empty());
+        let by_flag = empty.sources().flag("--flag", key.path, Some(text.clone()));
+        let by_variable = empty.var(&key.variable(), &text);
+        let values = [by_file.sources(), by_variable.sources(), by_flag]
+            .map(|sources| sources.gather().values.find(key.path).unwrap().clone());
         let [file, variable, flag] = &values;
         assert_eq!(format!("{:?}", file.value), format!("{:?}", variable.value), "{}", key.path);
         assert_eq!(format!("{:?}", file.value), format!("{:?}", flag.value), "{}", key.path);
@@ -69,7 +69,9 @@ fn every_key_can_be_set_by_file_by_variable_and_by_flag_with_the_same_result() {
 
 #[test]
 fn a_provider_is_named_in_one_way() {
-    let case = |provider: &str| Case::file(format!("[issuer]\nurl = \"https://oidc.example\"\n[provider]\n{provider}"));
+    let case = |provider: &str| {
+        Case::file(format!("[issuer]\nurl = \"https://oidc.example\"\n[provider]\n{provider}"))
+    };
     let choice = |provider: &str| case(provider).load().0.provider;
     assert!(matches!(
         choice("kind = \"file\"\npath = \"/k\"\ndurable = true\n"),
@@ -119,7 +121,9 @@ fn a_provider_is_named_in_one_way() {
     }
     assert_eq!(
         case("uri = \"env:K\"\ndurable = true\n").load().1,
-        ["config.no_effect at provider.durable (oneseal.toml:5): only a file may look as if it would not last"]
+        [
+            "config.no_effect at provider.durable (oneseal.toml:5): only a file may look as if it would not last"
+        ]
     );
 }
 
@@ -128,7 +132,10 @@ fn a_stronger_source_replaces_the_provider_as_a_whole() {
     let file = "[issuer]\nurl = \"https://oidc.example\"\n[provider]\nkind = \"file\"\npath = \"/k\"\n";
     let by_uri = Case::file(file).var("ONESEAL__PROVIDER__URI", "env:K").load().0;
     assert!(matches!(by_uri.provider, ProviderChoice::Env { .. }));
-    assert!(!by_uri.settings.effective.to_string().contains("provider.path"), "what is out of force is not shown");
+    assert!(
+        !by_uri.settings.effective.to_string().contains("provider.path"),
+        "what is out of force is not shown"
+    );
     let by_kind = Case::file(LEAST)
         .var("ONESEAL__PROVIDER__KIND", "inline")
         .var("ONESEAL__PROVIDER__VALUE", "pem")
@@ -184,7 +191,10 @@ fn misspelt_variables_are_errors_with_a_hint() {
         ("ONESEAL__", "unknown key"),
         ("ONESEAL____", "unknown key"),
     ] {
-        assert_eq!(Case::file(LEAST).var(name, "x").refused(), [format!("config.unknown_key at {name}: {message}")]);
+        assert_eq!(
+            Case::file(LEAST).var(name, "x").refused(),
+            [format!("config.unknown_key at {name}: {message}")]
+        );
     }
     assert_eq!(
         Case::file(LEAST).var("ONESEAL__DATABASE__URL", "postgres://u:CANARY@h/d").refused(),
@@ -228,11 +238,20 @@ fn a_named_file_must_be_a_readable_file_of_ordinary_size() {
         case.lines(&findings)
     };
     assert_eq!(refused(&case.path("none.toml")), ["config.not_found at --config: none.toml does not exist"]);
-    assert_eq!(refused(Path::new("")), ["config.bad_value at --config: it is empty; leave it out if no file is meant"]);
+    assert_eq!(
+        refused(Path::new("")),
+        ["config.bad_value at --config: it is empty; leave it out if no file is meant"]
+    );
     fs::create_dir(case.path("dir")).unwrap();
-    assert_eq!(refused(&case.path("dir")), ["config.unreadable at --config: cannot read dir: it is a directory"]);
+    assert_eq!(
+        refused(&case.path("dir")),
+        ["config.unreadable at --config: cannot read dir: it is a directory"]
+    );
     fs::write(case.path("huge"), "#".repeat(1024 * 1024 + 1)).unwrap();
-    assert_eq!(refused(&case.path("huge")), ["config.unreadable at --config: cannot read huge: it is larger than 1024 KiB"]);
+    assert_eq!(
+        refused(&case.path("huge")),
+        ["config.unreadable at --config: cannot read huge: it is larger than 1024 KiB"]
+    );
     fs::write(case.path("large"), format!("{LEAST}#{}", "#".repeat(1024 * 1024 - LEAST.len() - 1))).unwrap();
     assert!(Config::load(Sources::new([]).config(Some(case.path("large")))).is_ok());
     let through_file = case.path("oneseal.toml").join("x");
@@ -248,17 +267,22 @@ fn the_file_is_named_by_flag_then_variable_then_default() {
     let by_flag = Sources::new([("ONESEAL_CONFIG".into(), "/nowhere".into())]).config(Some(named.clone()));
     assert!(Config::load(by_flag).is_ok());
     assert!(Config::load(Sources::new([]).default_file(named)).is_ok());
-    let absent = Sources::new([("ONESEAL__ISSUER__URL".into(), "https://oidc.example".into()),
-        ("ONESEAL__PROVIDER__URI".into(), "file:/k".into())]);
+    let absent = Sources::new([
+        ("ONESEAL__ISSUER__URL".into(), "https://oidc.example".into()),
+        ("ONESEAL__PROVIDER__URI".into(), "file:/k".into()),
+    ]);
     assert!(Config::load(absent.default_file(case.path("absent.toml"))).is_ok());
-    let missing = Config::load(Sources::new([("ONESEAL_CONFIG".into(), "/nowhere".into())])).map(|_| ()).unwrap_err();
+    let missing =
+        Config::load(Sources::new([("ONESEAL_CONFIG".into(), "/nowhere".into())])).map(|_| ()).unwrap_err();
     assert_eq!(case.lines(&missing), ["config.not_found at ONESEAL_CONFIG: /nowhere does not exist"]);
 }
 
 #[test]
 fn secrets_come_from_files_without_their_last_line_break() {
     let inline = LEAST.replace("uri = \"file:/k\"", "kind = \"inline\"");
-    for (content, value) in [("pem\n", "pem"), ("pem\r\n", "pem"), ("pem", "pem"), ("pem\n\n", "pem\n"), ("\u{feff}pem", "pem")] {
+    for (content, value) in
+        [("pem\n", "pem"), ("pem\r\n", "pem"), ("pem", "pem"), ("pem\n\n", "pem\n"), ("\u{feff}pem", "pem")]
+    {
         let case = Case::file(&inline);
         let path = case.path("secret");
         fs::write(&path, content).unwrap();
@@ -271,7 +295,7 @@ fn secrets_come_from_files_without_their_last_line_break() {
     let case = case.var("ONESEAL__PROVIDER__VALUE_FILE", absent);
     assert_eq!(
         case.refused(),
-        ["config.unreadable at ONESEAL__PROVIDER__VALUE_FILE: cannot read \"absent\": it does not exist"]
+        ["config.unreadable at ONESEAL__PROVIDER__VALUE_FILE: cannot read absent: it does not exist"]
     );
     let both = case.var("ONESEAL__PROVIDER__VALUE", "pem");
     assert_eq!(

@@ -1,0 +1,356 @@
+//! The rows: the one place where a key, its default and the reason for it are written.
+
+use std::time::Duration;
+
+use super::{Default, Key, Kind, Literal, Section};
+
+/// The table.
+pub(crate) static SECTIONS: &[Section] = &[ISSUER, PROVIDER, RING, LISTEN, PROCESS, ADMIN, ROTATION];
+
+/// Tables and keys of the design that this version does not have.
+pub(crate) static LATER: &[&str] = &[
+    "kek",
+    "tls",
+    "database",
+    "cluster",
+    "assertion_issuer",
+    "rule",
+    "provider.max_lag",
+    "provider.member",
+    "ring.mode",
+    "ring.pin",
+    "ring.anchor",
+    "listen.token",
+    "listen.trusted_proxies",
+    "admin.tokens",
+    "rotation.preset",
+    "rotation.rp_propagation",
+    "rotation.publish_lead",
+    "rotation.rotate_every",
+    "rotation.rollback_window",
+    "rotation.emergency_wait",
+];
+
+const ISSUER: Section = Section {
+    name: "issuer",
+    doc: "Who issues the tokens.",
+    keys: &[
+        Key {
+            path: "issuer.url",
+            kind: Kind::IssuerUrl,
+            default: Default::Unset("relying parties trust exactly this text, so nobody can guess it"),
+            doc: "The issuer's URL, as relying parties know it: it is `iss` in every token, byte for byte. https, or \
+                  plain http for a loopback host.",
+            example: Literal::Text("https://oidc.example.com"),
+        },
+        Key {
+            path: "issuer.algorithms",
+            kind: Kind::Algorithms,
+            default: Default::Value(
+                Literal::List(&["RS256"]),
+                "the only algorithm that every known relying party takes",
+            ),
+            doc: "The algorithms that discovery announces; a published key of another algorithm is refused. The first \
+                  one signs when a request names none. Known are RS256, RS384, RS512, PS256, ES256, ES384 and EdDSA.",
+            example: Literal::List(&["RS256", "ES256"]),
+        },
+    ],
+};
+
+const PROVIDER: Section = Section {
+    name: "provider",
+    doc: "Where the signing key rests. Name it by `kind` and that kind's own key, or by one `uri`.",
+    keys: &[
+        Key {
+            path: "provider.kind",
+            kind: Kind::Choice {
+                words: &["file", "env", "inline"],
+                later: &["kubernetes", "k8s", "aws", "postgres"],
+            },
+            default: Default::Unset(
+                "the key's place must be named, here or by `provider.uri`; there is no other key to fall back on",
+            ),
+            doc: "`file` reads `provider.path`, `env` the variable that `provider.variable` names, `inline` takes \
+                  `provider.value`.",
+            example: Literal::Text("file"),
+        },
+        Key {
+            path: "provider.path",
+            kind: Kind::Path,
+            default: Default::Unset("it is needed for kind `file` alone"),
+            doc: "The file that holds the ring or the key, or a directory with one entry a file (a mounted Secret). A \
+                  relative path starts at the working directory.",
+            example: Literal::Text("/var/lib/oneseal/keyring.json"),
+        },
+        Key {
+            path: "provider.variable",
+            kind: Kind::VariableName,
+            default: Default::Unset("it is needed for kind `env` alone"),
+            doc: "The environment variable that holds the key: PEM, base64 of PEM or DER, a JWK or a JWKS.",
+            example: Literal::Text("SIGNING_KEY"),
+        },
+        Key {
+            path: "provider.value",
+            kind: Kind::Secret,
+            default: Default::Unset("it is needed for kind `inline` alone"),
+            doc: "The key itself, in one of the forms of kind `env`. Better given as \
+                  `ONESEAL__PROVIDER__VALUE_FILE` than in this file.",
+            example: Literal::Text("-----BEGIN PRIVATE KEY-----\n…"),
+        },
+        Key {
+            path: "provider.uri",
+            kind: Kind::ProviderUri,
+            default: Default::Unset("`provider.kind` names the provider instead"),
+            doc: "The provider as one URI, `file:PATH` or `env:NAME`: the form that command lines take. Not together \
+                  with `provider.kind`.",
+            example: Literal::Text("file:/var/lib/oneseal/keyring.json"),
+        },
+        Key {
+            path: "provider.durable",
+            kind: Kind::Bool,
+            default: Default::Value(
+                Literal::Bool(false),
+                "a key that a restart would lose must not go unnoticed",
+            ),
+            doc: "Says that the file outlives this host or container although it does not look like it, for example \
+                  because a sidecar or systemd's LoadCredential writes it.",
+            example: Literal::Bool(true),
+        },
+    ],
+};
+
+const RING: Section = Section {
+    name: "ring",
+    doc: "The key ring that the replicas share.",
+    keys: &[Key {
+        path: "ring.fleet",
+        kind: Kind::FleetName,
+        default: Default::Unset("it is made from the issuer's host and path"),
+        doc: "The name of the replicas that serve this issuer from one ring.",
+        example: Literal::Text("oidc.example.com"),
+    }],
+};
+
+const LISTEN: Section = Section {
+    name: "listen",
+    doc: "What is bound, once the key has been loaded and judged. Port 0 takes a free port; the start prints it.",
+    keys: &[
+        Key {
+            path: "listen.documents",
+            kind: Kind::Address,
+            default: Default::Value(
+                Literal::Text("[::]:8080"),
+                "all addresses of both families, and a port that needs no privilege",
+            ),
+            doc: "Where discovery and the JWKS are served.",
+            example: Literal::Text("0.0.0.0:8080"),
+        },
+        Key {
+            path: "listen.ops",
+            kind: Kind::Address,
+            default: Default::Value(
+                Literal::Text("[::]:8081"),
+                "a port of its own, so that it need not be public; kubelet probes the pod's address, not loopback",
+            ),
+            doc: "Where `/livez`, `/readyz` and `/metrics` are served.",
+            example: Literal::Text("127.0.0.1:8081"),
+        },
+        Key {
+            path: "listen.admin",
+            kind: Kind::Socket,
+            default: Default::Value(
+                Literal::Text("/run/oneseal/admin.sock"),
+                "a socket that only this user and root can open needs no credential",
+            ),
+            doc: "The Unix socket of the admin API, made with mode 0600; `\"none\"` or `\"\"` turns it off. At most \
+                  107 bytes.",
+            example: Literal::Text("none"),
+        },
+    ],
+};
+
+const PROCESS: Section = Section {
+    name: "process",
+    doc: "How the process starts, stops and logs.",
+    keys: &[
+        Key {
+            path: "process.boot_timeout",
+            kind: PROCESS_TIME,
+            default: Default::Value(
+                Literal::Text("1m"),
+                "long enough for a provider that restarts, short enough for an orchestrator to show the failure",
+            ),
+            doc: "How long the start waits for a provider that does not answer before it exits with 69.",
+            example: Literal::Text("2m"),
+        },
+        Key {
+            path: "process.drain_delay",
+            kind: PROCESS_TIME,
+            default: Default::Value(
+                Literal::Text("10s"),
+                "load balancers and kube-proxy need some seconds to notice that a replica is no longer ready",
+            ),
+            doc: "How long a stopping replica still serves after it has said that it is not ready.",
+            example: Literal::Text("5s"),
+        },
+        Key {
+            path: "process.shutdown_timeout",
+            kind: PROCESS_TIME,
+            default: Default::Value(
+                Literal::Text("25s"),
+                "below Kubernetes' termination grace period of 30 s, after which it kills",
+            ),
+            doc: "How long stopping may take in all, `process.drain_delay` included.",
+            example: Literal::Text("50s"),
+        },
+        Key {
+            path: "process.log_format",
+            kind: Kind::Choice { words: &["auto", "human", "json"], later: &[] },
+            default: Default::Value(
+                Literal::Text("auto"),
+                "who looks at a terminal is a person, who reads a pipe is a machine",
+            ),
+            doc: "Whether log lines are for people or machines; `auto` is `human` on a terminal and `json` elsewhere.",
+            example: Literal::Text("json"),
+        },
+    ],
+};
+
+const ADMIN: Section = Section {
+    name: "admin",
+    doc: "What the admin API may do besides reading.",
+    keys: &[
+        Key {
+            path: "admin.mint",
+            kind: Kind::Bool,
+            default: Default::Value(
+                Literal::Bool(false),
+                "whoever can open the socket could otherwise be anybody",
+            ),
+            doc: "Whether `POST /admin/v1/mint` mints tokens.",
+            example: Literal::Bool(true),
+        },
+        Key {
+            path: "admin.mint_audiences",
+            kind: Kind::Audiences,
+            default: Default::Value(Literal::List(&[]), "deny by default"),
+            doc: "The audiences that it may mint for, each at most for `rotation.max_token_ttl`.",
+            example: Literal::List(&["sts.amazonaws.com"]),
+        },
+    ],
+};
+
+const ROTATION: Section = Section {
+    name: "rotation",
+    doc: "Times that all replicas of an issuer must agree on. Bare keys take them from here; a ring document has its \
+          own and takes these only when `rotation.generation` is higher.",
+    keys: &[
+        Key {
+            path: "rotation.generation",
+            kind: Kind::Integer { most: MAX_JSON_INTEGER },
+            default: Default::Value(
+                Literal::Integer(0),
+                "the ring's own times win until somebody says otherwise",
+            ),
+            doc: "Which proposal of times this is: raise it together with any change below.",
+            example: Literal::Integer(1),
+        },
+        Key {
+            path: "rotation.refresh",
+            kind: FLEET_TIME,
+            default: Default::Value(
+                Literal::Text("15s"),
+                "a changed key is seen well within one cache life, at four reads a minute",
+            ),
+            doc: "How often a replica looks at its provider, besides being told of changes.",
+            example: Literal::Text("10s"),
+        },
+        Key {
+            path: "rotation.staleness_limit",
+            kind: FLEET_TIME,
+            default: Default::Value(
+                Literal::Text("1h"),
+                "bridges a provider's outage, and bounds how long a replica may sign with a key that was revoked",
+            ),
+            doc: "How old the last good look at the provider may be before minting stops; publishing goes on.",
+            example: Literal::Text("30m"),
+        },
+        Key {
+            path: "rotation.jwks_max_age",
+            kind: FLEET_TIME,
+            default: Default::Value(
+                Literal::Text("5m"),
+                "relying parties that follow the header see a new key quickly, and the load stays small",
+            ),
+            doc: "`max-age` of discovery and JWKS: how long others may cache them.",
+            example: Literal::Text("10m"),
+        },
+        Key {
+            path: "rotation.shared_cache",
+            kind: Kind::Bool,
+            default: Default::Value(
+                Literal::Bool(false),
+                "what a cache may serve for longer, a new key must wait for longer",
+            ),
+            doc: "Whether a CDN or caching proxy stands in front; it is then granted `stale-if-error` of one hour.",
+            example: Literal::Bool(true),
+        },
+        Key {
+            path: "rotation.skew",
+            kind: FLEET_TIME,
+            default: Default::Value(
+                Literal::Text("1m"),
+                "more than hosts that run a time service ever differ",
+            ),
+            doc: "How far the replicas' clocks may differ.",
+            example: Literal::Text("30s"),
+        },
+        Key {
+            path: "rotation.rp_leeway",
+            kind: FLEET_TIME,
+            default: Default::Value(
+                Literal::Text("5m"),
+                "the largest that a common relying party forgives unasked (.NET's ClockSkew)",
+            ),
+            doc: "How long relying parties go on to take a token that has expired.",
+            example: Literal::Text("1m"),
+        },
+        Key {
+            path: "rotation.token_ttl",
+            kind: FLEET_TIME,
+            default: Default::Value(
+                Literal::Text("1h"),
+                "what cloud SDKs expect of a token file, and short enough to limit a theft",
+            ),
+            doc: "How long a token lives when the request does not say.",
+            example: Literal::Text("15m"),
+        },
+        Key {
+            path: "rotation.max_token_ttl",
+            kind: FLEET_TIME,
+            default: Default::Value(
+                Literal::Text("24h"),
+                "Google refuses a token issued more than a day ago, Entra one that lives longer than 25 hours",
+            ),
+            doc: "The longest that any token may live.",
+            example: Literal::Text("12h"),
+        },
+        Key {
+            path: "rotation.backdate",
+            kind: FLEET_TIME,
+            default: Default::Value(
+                Literal::Text("30s"),
+                "relying parties whose clock is a little behind refuse a token from their future",
+            ),
+            doc: "How far `iat` and `nbf` lie before the moment of minting.",
+            example: Literal::Text("10s"),
+        },
+    ],
+};
+
+/// Largest integer that JSON carries without loss (RFC 8259 section 6); the ring document is JSON.
+const MAX_JSON_INTEGER: u64 = (1 << 53) - 1;
+const HOUR: Duration = Duration::from_secs(3600);
+const YEAR: Duration = Duration::from_secs(366 * 24 * 3600);
+const FLEET_TIME: Kind = Kind::Duration { whole_seconds: true, most: YEAR };
+const PROCESS_TIME: Kind = Kind::Duration { whole_seconds: false, most: HOUR };
