@@ -1,0 +1,73 @@
+//! `oneseal config`: what a configuration can say, as a file to begin from and as a schema.
+
+use std::fs::OpenOptions;
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
+
+use super::Globals;
+use crate::config;
+use crate::exit::{Exit, Failure};
+use crate::output;
+
+/// What to write.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Write a configuration file that explains every key
+    Init(InitArgs),
+    /// Print the JSON Schema of the configuration file
+    Schema,
+}
+
+#[derive(Debug, clap::Args)]
+struct InitArgs {
+    /// The file to write, which must not exist [default: standard output]
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// Writes it.
+///
+/// # Errors
+/// The file is there already, or cannot be written.
+pub(crate) async fn run(args: Args, _globals: &Globals) -> Result<Exit, Failure> {
+    match args.verb {
+        Verb::Init(InitArgs { output: Some(path) }) => {
+            write_new(&path, &config::commented()).map_err(|error| not_written(&path, error))?;
+            output::print_line(&format!("wrote {}; `oneseal check` judges it once it is filled in", path.display()))?;
+        }
+        Verb::Init(InitArgs { output: None }) => output::print(&config::commented())?,
+        Verb::Schema => output::print(&config::schema())?,
+    }
+    Ok(Exit::Done)
+}
+
+/// The file may come to hold secrets: it is its owner's alone.
+fn write_new(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+fn not_written(path: &Path, error: io::Error) -> Failure {
+    let path = path.display();
+    let (exit, message) = match error.kind() {
+        ErrorKind::AlreadyExists => {
+            (Exit::Refused, format!("{path} is there already and is left as it is: name another file, or move it away"))
+        }
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            (Exit::Denied, format!("{path} may not be written by this user"))
+        }
+        ErrorKind::NotFound => (Exit::Refused, format!("the directory of {path} does not exist: make it first")),
+        _ => (Exit::Refused, format!("{path} was not written")),
+    };
+    Failure::new(exit, message).because(error)
+}

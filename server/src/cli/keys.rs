@@ -1,0 +1,102 @@
+//! `oneseal keys`: make the first key, and look at what is there. Private halves never leave by this door.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+
+use clap::Subcommand;
+use oneseal_coordination::SystemClock;
+use oneseal_keystore::{Algorithm, Findings, Keystore, KeystoreOptions, Snapshot};
+use oneseal_providers::Description;
+
+use super::Globals;
+use crate::app;
+use crate::config::{Config, ProviderChoice, Sources};
+use crate::exit::{Exit, Failure};
+use crate::report;
+
+mod export;
+pub(crate) mod init;
+mod list;
+
+/// What to do with keys.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Make the first ring; one that is there already is left alone
+    Init(init::Args),
+    /// List the keys of the ring, public facts only
+    List(list::Args),
+    /// Export the public keys
+    Export(export::Args),
+}
+
+/// Does it.
+///
+/// # Errors
+/// Configuration or ring are refused, the provider denies or does not answer.
+pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> {
+    match args.verb {
+        Verb::Init(args) => init::run(args, globals).await,
+        Verb::List(args) => list::run(args, globals).await,
+        Verb::Export(args) => export::run(args, globals).await,
+    }
+}
+
+/// Which ring, where configuration does not say or says otherwise.
+#[derive(Debug, clap::Args)]
+struct Place {
+    /// Where the ring rests, such as file:/var/lib/oneseal/keyring.json [default: configuration's provider]
+    // A text here and judged with the configuration: clap would repeat a key that is pasted by mistake.
+    #[arg(long, value_name = "URI")]
+    provider: Option<String>,
+    /// Whose ring it is [default: configuration's issuer.url]
+    #[arg(long, value_name = "URL")]
+    issuer: Option<String>,
+}
+
+impl Place {
+    fn sources(self, globals: &Globals) -> Sources {
+        self.sources_in(std::env::vars_os(), globals)
+    }
+
+    fn sources_in(self, variables: impl IntoIterator<Item = (OsString, OsString)>, globals: &Globals) -> Sources {
+        Sources::new(variables)
+            .config(globals.config.clone())
+            .flag("--provider", "provider.uri", self.provider)
+            .flag("--issuer", "issuer.url", self.issuer)
+    }
+}
+
+/// A ring that was read to be looked at.
+struct Opened {
+    provider: Description,
+    snapshot: Arc<Snapshot>,
+}
+
+/// Reads the ring. Where it rests, and with which algorithms it is served, is not judged: that is `check`'s to say.
+async fn open(place: Place, globals: &Globals) -> Result<Opened, Failure> {
+    let (config, _) = Config::load(place.sources(globals)).map_err(refused)?;
+    let choice = match config.provider {
+        ProviderChoice::File { path, .. } => ProviderChoice::File { path, durable: true },
+        other @ (ProviderChoice::Env { .. } | ProviderChoice::Inline { .. }) => other,
+    };
+    let provider = app::provider(&choice);
+    let description = provider.describe();
+    let mut options = KeystoreOptions::new(config.issuer);
+    options.algorithms = Algorithm::ALL.to_vec();
+    options.rotation = config.settings.rotation;
+    let opened = Keystore::open(provider, options, Arc::new(SystemClock)).await;
+    let (keystore, _not_followed) = opened.map_err(refused)?;
+    Ok(Opened { provider: description, snapshot: keystore.snapshot() })
+}
+
+/// All faults at once, with the exit code of the strongest.
+pub(crate) fn refused(findings: Findings) -> Failure {
+    let exit = findings.exit().map_or(Exit::Refused, Exit::from);
+    Failure::new(exit, report::human(&findings))
+}

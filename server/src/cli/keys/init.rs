@@ -1,0 +1,146 @@
+//! `oneseal keys init`: the one verb that makes a key where there was none.
+
+use std::io::{self, IsTerminal};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use oneseal_coordination::SystemClock;
+use oneseal_keystore::{Algorithm, InitError, InitRequest, Initialised, KeyType, init};
+use oneseal_providers::{Description, ErrorKind, SecretProvider};
+use serde_json::{Value, json};
+
+use super::{Globals, Place, refused};
+use crate::app;
+use crate::config::Config;
+use crate::exit::{Exit, Failure};
+use crate::output;
+
+/// Which ring, and with which keys.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    place: Place,
+    /// One key for each of these, such as RS256,ES256 [default: configuration's issuer.algorithms]
+    #[arg(long, value_name = "ALGS")]
+    alg: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> {
+    let Args { place, alg, json } = args;
+    let sources = place.sources(globals).flag("--alg", "issuer.algorithms", alg);
+    let (config, _) = Config::load(sources).map_err(refused)?;
+    let provider = app::provider(&config.provider);
+    let mut request = InitRequest::new(config.issuer);
+    request.algorithms = config.settings.algorithms;
+    request.rotation = config.settings.rotation;
+    "oneseal keys init".clone_into(&mut request.actor);
+    let asked = request.algorithms.clone();
+    let issuer = request.issuer.to_string();
+    let initialised = with_progress(&*provider, request).await?;
+    let description = provider.describe();
+    if json {
+        output::print_line(&as_json(&initialised, &description, &issuer).to_string())?;
+    } else {
+        output::print(&told(&initialised, &description, &issuer))?;
+    }
+    if let Some(missing) = missing(&asked, &initialised) {
+        output::complain(&format!("not in the ring, which was left as it is: a key for {missing}"));
+    }
+    Ok(Exit::Done)
+}
+
+/// Makes the ring if there is none, with a sign of life on a terminal: RSA keys take their time.
+///
+/// # Errors
+/// The place is not fit for a key, what rests there is not readable as one, or the write failed.
+///
+/// # Cancel safety
+/// Dropped, a whole ring was written or nothing.
+pub(crate) async fn with_progress(
+    provider: &dyn SecretProvider,
+    request: InitRequest,
+) -> Result<Initialised, Failure> {
+    let spinner = spinner(&request.algorithms);
+    let outcome = init(provider, request, &SystemClock).await;
+    if let Some(spinner) = spinner {
+        spinner.finish_and_clear();
+    }
+    outcome.map_err(failure)
+}
+
+fn spinner(algorithms: &[Algorithm]) -> Option<ProgressBar> {
+    let is_slow = algorithms.iter().any(|algorithm| algorithm.key_type() == KeyType::Rsa);
+    if !is_slow || !io::stderr().is_terminal() {
+        return None;
+    }
+    let spinner = ProgressBar::new_spinner()
+        .with_style(ProgressStyle::default_spinner())
+        .with_message("making an RSA key, unless there is one …");
+    spinner.enable_steady_tick(Duration::from_millis(80));
+    Some(spinner)
+}
+
+fn failure(error: InitError) -> Failure {
+    let exit = match &error {
+        InitError::Refused(_) => return refusal_of(error),
+        InitError::Write(error) => exit_of(error.kind()),
+        _ => Exit::Internal,
+    };
+    let cure = if error.is_outcome_unknown() { "; it may be there all the same: run this again" } else { "" };
+    Failure::new(exit, format!("no ring was made{cure}")).because(error)
+}
+
+fn refusal_of(error: InitError) -> Failure {
+    match error {
+        InitError::Refused(findings) => refused(findings),
+        other => Failure::internal("no ring was made").because(other),
+    }
+}
+
+fn exit_of(kind: ErrorKind) -> Exit {
+    match kind {
+        ErrorKind::Denied => Exit::Denied,
+        ErrorKind::Unavailable | ErrorKind::OutcomeUnknown => Exit::Unavailable,
+        _ => Exit::Refused,
+    }
+}
+
+/// The algorithms that were asked for and that the ring, which was there already, has no key for.
+fn missing(asked: &[Algorithm], initialised: &Initialised) -> Option<String> {
+    let is_there = |algorithm: &&Algorithm| initialised.keys.iter().any(|(_, there)| there == *algorithm);
+    let missing: Vec<_> = asked.iter().filter(|algorithm| !is_there(algorithm)).map(|a| a.as_str()).collect();
+    (!missing.is_empty()).then(|| missing.join(", "))
+}
+
+fn told(initialised: &Initialised, provider: &Description, issuer: &str) -> String {
+    let what = if initialised.created { "made" } else { "already there, left as it is" };
+    let mut text = format!("{what}: the ring of {issuer} at {}:{}\n", provider.kind, provider.location);
+    for (kid, algorithm) in &initialised.keys {
+        text.push_str(&format!("  {algorithm:<5}  {kid}\n", algorithm = algorithm.as_str()));
+    }
+    if let Some(pin) = &initialised.ring_key {
+        text.push_str(&format!("  ring key, which signs the document: {pin}\n"));
+    }
+    text
+}
+
+fn as_json(initialised: &Initialised, provider: &Description, issuer: &str) -> Value {
+    let keys: Vec<_> = initialised
+        .keys
+        .iter()
+        .map(|(kid, algorithm)| json!({ "kid": kid.as_str(), "alg": algorithm.as_str() }))
+        .collect();
+    json!({
+        "created": initialised.created,
+        "issuer": issuer,
+        "provider": { "kind": provider.kind, "location": provider.location },
+        "incarnation": initialised.identity.incarnation,
+        "revision": initialised.identity.revision,
+        "digest": initialised.identity.digest.to_string(),
+        "ring_key": initialised.ring_key.as_ref().map(|pin| pin.as_str()),
+        "keys": keys,
+    })
+}

@@ -1,0 +1,154 @@
+//! `oneseal mint`: a token from one running replica, through its admin socket.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use oneseal_keystore::Algorithm;
+use serde_json::{Map, Value};
+
+use self::client::MintRequest;
+use super::Globals;
+use crate::exit::{Exit, Failure};
+use crate::output;
+
+pub(crate) mod client;
+
+/// What to mint, and where.
+///
+/// Standard output gets the token alone, without a line end after it only where the shell strips it anyway: it can be
+/// used as `TOKEN=$(oneseal mint …)`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The replica's admin socket, its `listen.admin`
+    #[arg(long, value_name = "SOCKET", default_value = "/run/oneseal/admin.sock")]
+    admin: PathBuf,
+    /// Who the token speaks of
+    #[arg(long, value_name = "SUBJECT")]
+    sub: String,
+    /// Whom it is for; one of the server's `admin.mint_audiences`
+    #[arg(long, value_name = "AUDIENCE")]
+    aud: String,
+    /// How long it lives, such as 10m [default: the fleet's rotation.token_ttl]
+    #[arg(long, value_name = "DURATION", value_parser = whole_seconds)]
+    ttl: Option<Duration>,
+    /// What to sign with [default: the first of issuer.algorithms]
+    #[arg(long, value_name = "ALG")]
+    alg: Option<Algorithm>,
+    /// A further claim: `name=text`, or `name:=JSON`; may be repeated
+    #[arg(long = "claim", value_name = "NAME=TEXT|NAME:=JSON")]
+    claims: Vec<Claim>,
+    /// Print {"token","kid","exp"} instead of the token alone
+    #[arg(long)]
+    json: bool,
+}
+
+/// Mints and prints.
+///
+/// # Errors
+/// The socket cannot be opened, or the server refuses; in both cases with what to do about it.
+pub(crate) async fn run(args: Args, _globals: &Globals) -> Result<Exit, Failure> {
+    let Args { admin, sub, aud, ttl, alg, claims, json } = args;
+    let request = MintRequest {
+        sub,
+        aud,
+        ttl_s: ttl.map(|ttl| ttl.as_secs()),
+        alg: alg.map(|alg| alg.as_str().to_owned()),
+        claims: collect(claims)?,
+    };
+    let minted = client::mint(&admin, &request).await?;
+    if json {
+        let text = serde_json::to_string(&minted).map_err(|error| Failure::internal("no JSON").because(error))?;
+        output::print_line(&text)?;
+    } else {
+        output::print_line(&minted.token)?;
+    }
+    Ok(Exit::Done)
+}
+
+/// One claim of the command line.
+#[derive(Clone, Debug, PartialEq)]
+struct Claim {
+    name: String,
+    value: Value,
+}
+
+impl FromStr for Claim {
+    type Err = String;
+
+    /// `name=text` is a string whatever it looks like; `name:=JSON` is what the JSON says.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (before, after) = text.split_once('=').ok_or("want name=text or name:=JSON")?;
+        let (name, value) = match before.strip_suffix(':') {
+            Some(name) => {
+                let value = serde_json::from_str(after);
+                (name, value.map_err(|error| format!("what follows := is no JSON ({error}); name=text takes a text as it is"))?)
+            }
+            None => (before, Value::from(after)),
+        };
+        if name.is_empty() {
+            return Err("the claim's name is missing before the =".to_owned());
+        }
+        Ok(Self { name: name.to_owned(), value })
+    }
+}
+
+fn collect(claims: Vec<Claim>) -> Result<Map<String, Value>, Failure> {
+    let mut map = Map::new();
+    for Claim { name, value } in claims {
+        if map.contains_key(&name) {
+            return Err(Failure::usage(format!("--claim {name} is given twice; a claim has one value")));
+        }
+        map.insert(name, value);
+    }
+    Ok(map)
+}
+
+fn whole_seconds(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(span) if span.subsec_nanos() == 0 && !span.is_zero() => Ok(span),
+        Ok(_) => Err("want one second or more, and whole ones".to_owned()),
+        Err(error) => Err(format!("{error}; write it as 90s, 10m or 1h")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_claim_is_a_text_or_json_as_its_sign_says() {
+        for (text, name, value) in [
+            ("a=b", "a", json!("b")),
+            ("a=", "a", json!("")),
+            ("a=1", "a", json!("1")),
+            ("a=b=c", "a", json!("b=c")),
+            ("a:=1", "a", json!(1)),
+            (r#"a:={"b":[true]}"#, "a", json!({"b": [true]})),
+            (r#"a:="x:=y""#, "a", json!("x:=y")),
+            ("https://aws.amazon.com/tags=x", "https://aws.amazon.com/tags", json!("x")),
+        ] {
+            assert_eq!(text.parse(), Ok(Claim { name: name.to_owned(), value }), "{text}");
+        }
+        for text in ["", "a", "=b", ":=1", "a:=", "a:=b", "a:={"] {
+            assert!(text.parse::<Claim>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_claim_given_twice_is_refused() {
+        let claim = |text: &str| text.parse::<Claim>().expect("a claim");
+        assert_eq!(collect(vec![claim("a=1"), claim("b=2")]).expect("two").len(), 2);
+        assert!(collect(vec![claim("a=1"), claim("a=1")]).is_err());
+    }
+
+    #[test]
+    fn a_life_is_of_whole_seconds() {
+        assert_eq!(whole_seconds("10m"), Ok(Duration::from_secs(600)));
+        for text in ["", "10", "0s", "1500ms", "-1s", "soon"] {
+            assert!(whole_seconds(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! The admin API's client side: one POST over the replica's Unix socket.
+//!
+//! The socket is the authority: whoever can open it may ask. So there is no credential here, and a refusal by the
+//! file system is as good an answer as one by the server.
+
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, StatusCode, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tokio::net::UnixStream;
+
+use crate::exit::{Exit, Failure};
+
+/// What to mint.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct MintRequest {
+    /// The token's subject.
+    pub(crate) sub: String,
+    /// The token's one audience.
+    pub(crate) aud: String,
+    /// Its life in seconds; the fleet's `token_ttl` if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ttl_s: Option<u64>,
+    /// The algorithm to sign with; the first of `issuer.algorithms` if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) alg: Option<String>,
+    /// Further claims.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub(crate) claims: Map<String, Value>,
+}
+
+/// A token, as the admin API returns it. `Debug` leaves the token out: whoever has it is its subject.
+#[derive(Clone, Deserialize, Serialize)]
+pub(crate) struct Minted {
+    /// The compact JWS.
+    pub(crate) token: String,
+    /// The key that signed it.
+    pub(crate) kid: String,
+    /// When it expires, in Unix seconds.
+    pub(crate) exp: i64,
+}
+
+impl fmt::Debug for Minted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Minted").field("kid", &self.kid).field("exp", &self.exp).finish_non_exhaustive()
+    }
+}
+
+/// Asks the replica behind `socket` for a token.
+///
+/// # Errors
+/// What went wrong, where, and what to do: no such socket, nobody listening (69), not permitted (77), refused.
+///
+/// # Cancel safety
+/// Dropped, a token may have been minted that nobody holds.
+pub(crate) async fn mint(socket: &Path, request: &MintRequest) -> Result<Minted, Failure> {
+    match tokio::time::timeout(DEADLINE, exchange(socket, request)).await {
+        Ok(outcome) => outcome,
+        Err(_) => {
+            let message =
+                format!("{} gave no answer within {} s: look at the replica's log", socket.display(), DEADLINE.as_secs());
+            Err(Failure::new(Exit::Unavailable, message))
+        }
+    }
+}
+
+async fn exchange(socket: &Path, request: &MintRequest) -> Result<Minted, Failure> {
+    let broken = |error: hyper::Error| {
+        Failure::new(Exit::Unavailable, format!("{}: the exchange broke off; ask again", socket.display()))
+            .because(error)
+    };
+    let stream = UnixStream::connect(socket).await.map_err(|error| not_connected(socket, error))?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+    let answer = async {
+        let response = sender.send_request(post(request)?).await.map_err(broken)?;
+        let status = response.status();
+        let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
+        let body = body.map_err(|error| Failure::internal(format!("{}: no whole answer", socket.display())).because(error))?;
+        Ok((status, body.to_bytes()))
+    };
+    tokio::pin!(answer, connection);
+    // Both make one exchange: the connection moves the bytes that the answer waits for.
+    let (status, body) = tokio::select! {
+        biased;
+        outcome = &mut answer => outcome,
+        _ = &mut connection => answer.await,
+    }?;
+    judge(socket, status, &body)
+}
+
+fn post(request: &MintRequest) -> Result<Request<Full<Bytes>>, Failure> {
+    let body = serde_json::to_vec(request).map_err(|error| Failure::internal("no JSON").because(error))?;
+    Request::post("/admin/v1/mint")
+        // The socket names the server; HTTP/1.1 wants a Host all the same (RFC 9112 section 3.2).
+        .header(header::HOST, "localhost")
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Full::from(body))
+        .map_err(|error| Failure::internal("no request").because(error))
+}
+
+fn judge(socket: &Path, status: StatusCode, body: &[u8]) -> Result<Minted, Failure> {
+    let said = Refusal::read(body);
+    let place = socket.display();
+    match status {
+        StatusCode::OK => serde_json::from_slice(body).map_err(|_| {
+            Failure::internal(format!("{place} answers with something else than a token: is it oneseal's admin socket?"))
+        }),
+        StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY | StatusCode::PAYLOAD_TOO_LARGE => {
+            Err(Failure::usage(format!("refused by {place}: {said}")))
+        }
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+            Err(Failure::new(Exit::Denied, format!("refused by {place}: {said}")))
+        }
+        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => Err(Failure::new(
+            Exit::Denied,
+            format!("{place} does not mint ({said}): set admin.mint = true and admin.mint_audiences, and restart it"),
+        )),
+        StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
+            Err(Failure::new(Exit::Unavailable, format!("{place} cannot mint just now, try again: {said}")))
+        }
+        other => Err(Failure::internal(format!("{place} answers with status {}: {said}", other.as_u16()))),
+    }
+}
+
+/// The words of an error answer.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Refusal {
+    error: Option<String>,
+    error_description: Option<String>,
+    cure: Option<String>,
+}
+
+impl Refusal {
+    fn read(body: &[u8]) -> Self {
+        serde_json::from_slice(body).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = [&self.error, &self.error_description, &self.cure];
+        let told: Vec<&str> = parts.into_iter().flatten().map(String::as_str).collect();
+        if told.is_empty() { f.write_str("it does not say why") } else { f.write_str(&told.join(": ")) }
+    }
+}
+
+fn not_connected(socket: &Path, error: io::Error) -> Failure {
+    let place = socket.display();
+    let (exit, message) = match error.kind() {
+        ErrorKind::NotFound => (
+            Exit::Unavailable,
+            format!("there is no socket {place}: is the replica running, and is this its listen.admin?"),
+        ),
+        ErrorKind::ConnectionRefused => {
+            (Exit::Unavailable, format!("nobody listens at {place}: its replica has ended; start it again"))
+        }
+        ErrorKind::PermissionDenied => (
+            Exit::Denied,
+            format!("{place} belongs to another user: run this as the user that runs the replica, or as root"),
+        ),
+        _ => (Exit::Unavailable, format!("{place} cannot be opened: is it the replica's listen.admin?")),
+    };
+    Failure::new(exit, message).because(error)
+}
+
+/// Signing takes a millisecond; a full queue answers 503 at once.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// A token with all the claims that the server lets in stays far below.
+const MAX_ANSWER: usize = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(status: u16, body: &str) -> Failure {
+        let status = StatusCode::from_u16(status).expect("a status");
+        judge(Path::new("/run/x.sock"), status, body.as_bytes()).expect_err("refused")
+    }
+
+    #[test]
+    fn each_refusal_has_its_exit_and_says_what_the_server_said() {
+        for (status, exit) in [
+            (400, Exit::Usage),
+            (403, Exit::Denied),
+            (404, Exit::Denied),
+            (503, Exit::Unavailable),
+            (500, Exit::Internal),
+        ] {
+            let failure = failure(status, r#"{"error":"a","error_description":"b","cure":"c"}"#);
+            assert_eq!(failure.exit(), exit, "{status}");
+            assert!(failure.in_full().contains("a: b: c"), "{}", failure.in_full());
+            assert!(failure.in_full().contains("/run/x.sock"), "{}", failure.in_full());
+        }
+    }
+
+    #[test]
+    fn an_answer_that_is_not_ours_is_told_and_not_repeated() {
+        for body in ["", "<html>canary</html>", "[]", "{}"] {
+            let told = failure(200, body).in_full();
+            assert!(told.contains("admin socket") && !told.contains("canary"), "{told}");
+        }
+        assert!(failure(403, "<html>canary</html>").in_full().contains("does not say why"));
+    }
+
+    #[test]
+    fn a_token_is_not_shown_by_debug() {
+        let minted = Minted { token: "canary".to_owned(), kid: "k".to_owned(), exp: 1 };
+        assert_eq!(format!("{minted:?}"), r#"Minted { kid: "k", exp: 1, .. }"#);
+    }
+
+    #[test]
+    fn absent_members_are_left_out() {
+        let request = MintRequest {
+            sub: "s".to_owned(),
+            aud: "a".to_owned(),
+            ttl_s: None,
+            alg: None,
+            claims: Map::new(),
+        };
+        assert_eq!(serde_json::to_string(&request).expect("JSON"), r#"{"sub":"s","aud":"a"}"#);
+    }
+
+    #[tokio::test]
+    async fn a_missing_and_a_dead_socket_are_told_apart() {
+        let path = std::env::temp_dir().join(format!("oneseal-{}.sock", uuid::Uuid::new_v4().simple()));
+        let request = MintRequest {
+            sub: "s".to_owned(),
+            aud: "a".to_owned(),
+            ttl_s: None,
+            alg: None,
+            claims: Map::new(),
+        };
+        let missing = mint(&path, &request).await.expect_err("nothing there");
+        assert!(missing.in_full().contains("there is no socket"), "{}", missing.in_full());
+        drop(std::os::unix::net::UnixListener::bind(&path).expect("bound"));
+        let dead = mint(&path, &request).await.expect_err("nobody there");
+        assert!(dead.in_full().contains("nobody listens"), "{}", dead.in_full());
+        std::fs::remove_file(&path).expect("removed");
+        assert_eq!((missing.exit(), dead.exit()), (Exit::Unavailable, Exit::Unavailable));
+    }
+}

@@ -1,0 +1,48 @@
+//! `oneseal version`: which program this is, as far as a report of a fault needs it.
+
+use serde_json::json;
+
+use super::Globals;
+use crate::exit::{Exit, Failure};
+use crate::output;
+
+/// In which form.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Print {"version","rustc","target","profile","crypto","providers"}
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints it.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub(crate) async fn run(args: Args, _globals: &Globals) -> Result<Exit, Failure> {
+    if args.json {
+        let facts = json!({
+            "version": VERSION,
+            "rustc": RUSTC,
+            "target": TARGET,
+            "profile": PROFILE,
+            "crypto": CRYPTO,
+            "providers": PROVIDERS,
+        });
+        output::print_line(&facts.to_string())?;
+    } else {
+        output::print(&format!(
+            "oneseal {VERSION}\n{RUSTC}, {TARGET}, {PROFILE}\n{CRYPTO}\nproviders: {}\n",
+            PROVIDERS.join(", ")
+        ))?;
+    }
+    Ok(Exit::Done)
+}
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+// The build script sets these.
+const RUSTC: &str = env!("ONESEAL_BUILD_RUSTC");
+const TARGET: &str = env!("ONESEAL_BUILD_TARGET");
+const PROFILE: &str = env!("ONESEAL_BUILD_PROFILE");
+const CRYPTO: &str = env!("ONESEAL_BUILD_CRYPTO");
+/// The kinds that this program can open.
+const PROVIDERS: [&str; 3] = ["file", "env", "inline"];
