@@ -5,6 +5,7 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{chown, symlink};
 use std::path::Path;
@@ -98,6 +99,40 @@ fn a_directory_gives_its_visible_files_by_name() {
     assert_eq!(names(&record), ["current.pem", "next.pem", "previous.pem", "tls.crt"]);
     assert_eq!(record.entries.get("previous.pem").unwrap().expose(), b"two");
     assert!(!FileProvider::new(dir.path()).describe().writable, "a flat directory is not written");
+}
+
+/// Kubelet empties the old directory right after the swap, under the hands of whoever is reading it.
+#[test]
+fn a_volume_swapped_while_it_is_read_is_read_whole() {
+    const FILES: usize = 24;
+    let volume = temp_dir();
+    let update = |tag: usize| {
+        let mut entries = Entries::new();
+        (0..FILES).for_each(|file| entries.insert(format!("{file}.pem"), tag.to_string()));
+        kubelet_update(volume.path(), &entries, 0o400);
+    };
+    update(0);
+    let provider = FileProvider::new(volume.path());
+    std::thread::scope(|scope| {
+        let updating = scope.spawn(|| (1..=300).for_each(update));
+        block_on(async {
+            let mut reads = 0;
+            while !updating.is_finished() || reads == 0 {
+                match provider.load().await {
+                    Ok(record) => assert_of_one_update(&record, FILES),
+                    Err(error) => {
+                        assert_eq!(error.kind(), ErrorKind::Unavailable, "at most too quick: {error}")
+                    }
+                }
+                reads += 1;
+            }
+        });
+    });
+}
+
+fn assert_of_one_update(record: &Record, files: usize) {
+    let values: BTreeSet<_> = record.entries.iter().map(|(_, value)| value.expose()).collect();
+    assert_eq!((record.entries.len(), values.len()), (files, 1), "files of one update, all of them");
 }
 
 #[test]

@@ -57,6 +57,9 @@ use write::Intent;
 /// and bind mounts send no events for what others do to them.
 pub const DEFAULT_POLL: Duration = Duration::from_secs(15);
 
+/// Polling faster than this would be spinning.
+const FASTEST_POLL: Duration = Duration::from_millis(10);
+
 /// Keeps the record in a file or a directory.
 ///
 /// Reading, watching and writing need a Tokio runtime with time and I/O enabled; blocking calls run on its blocking
@@ -101,10 +104,10 @@ impl FileProvider {
         self
     }
 
-    /// How often to look although no event came, give or take a tenth.
+    /// How often to look although no event came, give or take a tenth; at most a hundred times a second.
     #[must_use]
     pub fn poll_every(mut self, interval: Duration) -> Self {
-        self.poll = interval;
+        self.poll = interval.max(FASTEST_POLL);
         self
     }
 
