@@ -85,7 +85,11 @@ pub(super) fn fleet_of(issuer: &IssuerUrl) -> String {
         .map(|c| if c.is_ascii_lowercase() || c.is_ascii_digit() || c == '.' { c } else { '-' })
         .take(MAX_NAME)
         .collect();
-    name.trim_matches(['-', '.']).to_owned()
+    match name.trim_matches(['-', '.']) {
+        // Nothing but colons and slashes: the unspecified address.
+        "" => "oneseal".to_owned(),
+        name => name.to_owned(),
+    }
 }
 
 fn issuer(values: &Values, need: Need, findings: &mut Findings) -> Option<IssuerUrl> {

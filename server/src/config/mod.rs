@@ -78,13 +78,11 @@ impl Config {
     }
 }
 
-/// What a command reads that needs less than a server, such as `keys list` or `mint --admin`.
+/// What a command reads that asks a server and holds no key, such as `verify`, `mint` or `healthcheck`.
 #[derive(Debug)]
 pub(crate) struct PartialConfig {
     /// Who issues, if that is said.
     pub(crate) issuer: Option<IssuerUrl>,
-    /// Where the signing key rests, if that is said.
-    pub(crate) provider: Option<ProviderChoice>,
     /// Everything that has a default.
     pub(crate) settings: Settings,
 }
@@ -95,12 +93,12 @@ impl PartialConfig {
     /// # Errors
     /// As [`Config::load`].
     pub(crate) fn load(sources: Sources) -> Result<(Self, Findings), Findings> {
-        let (Chosen { issuer, provider, settings }, findings) =
+        let (Chosen { issuer, provider: _, settings }, findings) =
             choose::choose(sources.gather(), choose::Need::Nothing);
         if findings.has_errors() {
             return Err(findings);
         }
-        Ok((Self { issuer, provider, settings }, findings))
+        Ok((Self { issuer, settings }, findings))
     }
 }
 
