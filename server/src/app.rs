@@ -1,0 +1,40 @@
+//! Puts the pieces together: the only place that names concrete providers.
+
+use std::sync::Arc;
+
+use oneseal::{Builder, EnvProvider, FileProvider, InlineProvider, Issuer, SecretProvider};
+use secrecy::ExposeSecret;
+
+use crate::config::{Config, ProviderChoice};
+
+/// The builder of the configured issuer.
+pub(crate) fn issuer(config: &Config, allow_key_replacement: bool) -> Builder {
+    let url = config.issuer.as_str();
+    let builder = match &config.provider {
+        ProviderChoice::File { path, durable } => {
+            Issuer::builder(url, FileProvider::new(path).assume_durable(*durable))
+        }
+        ProviderChoice::Env { variable } => Issuer::builder(url, EnvProvider::new(variable)),
+        ProviderChoice::Inline { value } => Issuer::builder(url, inline(value)),
+    };
+    let settings = &config.settings;
+    let audiences = if settings.admin.mint { settings.admin.mint_audiences.as_slice() } else { &[] };
+    builder
+        .algorithms(settings.algorithms.iter().copied())
+        .rotation(settings.rotation.clone())
+        .allow_key_replacement(allow_key_replacement)
+        .mint_audiences(audiences.iter().cloned())
+}
+
+/// The configured provider, for verbs that work on a key without an issuer.
+pub(crate) fn provider(choice: &ProviderChoice) -> Arc<dyn SecretProvider> {
+    match choice {
+        ProviderChoice::File { path, durable } => Arc::new(FileProvider::new(path).assume_durable(*durable)),
+        ProviderChoice::Env { variable } => Arc::new(EnvProvider::new(variable)),
+        ProviderChoice::Inline { value } => Arc::new(inline(value)),
+    }
+}
+
+fn inline(value: &secrecy::SecretString) -> InlineProvider {
+    InlineProvider::new(value.expose_secret().as_bytes().to_vec())
+}

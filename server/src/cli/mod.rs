@@ -1,0 +1,103 @@
+//! The command line: one tree of verbs, each in a file of its own.
+//!
+//! A verb is a pair: `Args`, which clap fills and documents, and `run`, which does it. `run` prints its answer through
+//! [`output`](crate::output) and returns how the process ends; what goes wrong comes back as a [`Failure`], which is
+//! printed once, by `main`.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+use crate::exit::{Exit, Failure};
+use crate::logging::LogFormat;
+
+pub(crate) mod check;
+pub(crate) mod completions;
+pub(crate) mod config;
+pub(crate) mod healthcheck;
+pub(crate) mod keys;
+pub(crate) mod mint;
+pub(crate) mod overrides;
+pub(crate) mod quickstart;
+pub(crate) mod serve;
+pub(crate) mod verify;
+pub(crate) mod version;
+
+/// An OIDC issuer whose replicas share one persistent signing key.
+#[derive(Debug, Parser)]
+#[command(name = "oneseal", version, disable_help_subcommand = true, after_help = AFTER_HELP)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) globals: Globals,
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+/// What every verb takes.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Globals {
+    /// The configuration file [default: ONESEAL_CONFIG, else /etc/oneseal/oneseal.toml if it is there]
+    #[arg(long, global = true, value_name = "PATH", display_order = 900)]
+    pub(crate) config: Option<PathBuf>,
+    /// Whether log lines are for people or for machines [default: process.log_format]
+    #[arg(long, global = true, value_name = "FORMAT", display_order = 901)]
+    pub(crate) log_format: Option<LogFormat>,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Serve the issuer's documents, until a signal ends it
+    Serve(serve::Args),
+    /// Look at configuration and key as the start of `serve` does, and report all that is wrong
+    Check(check::Args),
+    /// Run three replicas on this machine and show that they are one issuer
+    Quickstart(quickstart::Args),
+    /// Make, list and export keys
+    Keys(keys::Args),
+    /// Mint a token on a running replica, through its admin socket
+    Mint(mint::Args),
+    /// Verify a token as a relying party does, over the network
+    Verify(verify::Args),
+    /// Write a commented configuration file, or the JSON Schema of one
+    Config(config::Args),
+    /// Ask a running replica whether it lives, for container health checks
+    Healthcheck(healthcheck::Args),
+    /// Print which oneseal this is
+    Version(version::Args),
+    /// Print a script that completes this command line in a shell
+    Completions(completions::Args),
+}
+
+impl Cli {
+    /// Does what was asked for.
+    ///
+    /// # Errors
+    /// Whatever the verb could not do, in words that its user can act on.
+    pub(crate) async fn run(self) -> Result<Exit, Failure> {
+        let globals = &self.globals;
+        match self.verb {
+            Verb::Serve(args) => serve::run(args, globals).await,
+            Verb::Check(args) => check::run(args, globals).await,
+            Verb::Quickstart(args) => quickstart::run(args, globals).await,
+            Verb::Keys(args) => keys::run(args, globals).await,
+            Verb::Mint(args) => mint::run(args, globals).await,
+            Verb::Verify(args) => verify::run(args, globals).await,
+            Verb::Config(args) => config::run(args, globals).await,
+            Verb::Healthcheck(args) => healthcheck::run(args, globals).await,
+            Verb::Version(args) => version::run(args, globals).await,
+            Verb::Completions(args) => completions::run(args, globals).await,
+        }
+    }
+}
+
+/// Prints what clap has to say, help or a mistake, and tells how the process ends.
+pub(crate) fn answer(said: &clap::Error) -> Exit {
+    // Nobody is left to be told that it could not be printed.
+    drop(said.print());
+    if said.use_stderr() { Exit::Usage } else { Exit::Done }
+}
+
+const AFTER_HELP: &str = "\
+Exit codes: 0 done · 1 the answer is no · 64 usage · 69 unavailable · 70 internal · 71 cannot bind ·
+75 try later · 77 denied · 78 refused. Every finding is explained in docs/findings.md.";

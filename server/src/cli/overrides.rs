@@ -1,0 +1,62 @@
+//! Flags that set a key of the configuration, for the verbs that start a server or judge one.
+
+use crate::cli::Globals;
+use crate::config::Sources;
+
+/// Each overrides the file and the environment.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Configuration")]
+pub(crate) struct Overrides {
+    /// issuer.url: the issuer's URL, as relying parties know it
+    #[arg(long, value_name = "URL")]
+    issuer: Option<String>,
+    /// provider.uri: where the key rests, such as file:PATH or env:NAME
+    #[arg(long, value_name = "URI")]
+    provider: Option<String>,
+    /// listen.documents: address of discovery and JWKS
+    #[arg(long, value_name = "ADDRESS")]
+    listen_documents: Option<String>,
+    /// listen.ops: address of probes and metrics
+    #[arg(long, value_name = "ADDRESS")]
+    listen_ops: Option<String>,
+    /// listen.admin: Unix socket of the admin API, or `none`
+    #[arg(long, value_name = "PATH")]
+    listen_admin: Option<String>,
+}
+
+impl Overrides {
+    /// Everything that configuration is read from: these flags, `--config`, the environment.
+    pub(crate) fn sources(self, globals: &Globals) -> Sources {
+        Sources::new(std::env::vars_os())
+            .config(globals.config.clone())
+            .flag("--issuer", "issuer.url", self.issuer)
+            .flag("--provider", "provider.uri", self.provider)
+            .flag("--listen-documents", "listen.documents", self.listen_documents)
+            .flag("--listen-ops", "listen.ops", self.listen_ops)
+            .flag("--listen-admin", "listen.admin", self.listen_admin)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_flag_sets_a_key_that_exists() {
+        let word = || Some("x".to_owned());
+        let overrides = Overrides {
+            issuer: word(),
+            provider: word(),
+            listen_documents: word(),
+            listen_ops: word(),
+            listen_admin: word(),
+        };
+        let globals = Globals { config: None, log_format: None };
+        let findings =
+            crate::config::Config::load(overrides.sources(&globals)).expect_err("nonsense in each");
+        let places: Vec<_> = findings.iter().map(|finding| finding.place.as_str()).collect();
+        for flag in ["--issuer", "--provider", "--listen-documents", "--listen-ops"] {
+            assert!(places.contains(&flag), "{flag}: {findings}");
+        }
+    }
+}

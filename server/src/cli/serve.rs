@@ -1,0 +1,113 @@
+//! `oneseal serve`: logs, configuration, gate, bind, print, wait, drain, exit code.
+
+use std::path::PathBuf;
+
+use oneseal::{Findings, SystemClock};
+
+use super::Globals;
+use super::overrides::Overrides;
+use crate::config::Config;
+use crate::exit::{Exit, Failure};
+use crate::gate::{self, Opened};
+use crate::hardening;
+use crate::http::bind::Sockets;
+use crate::http::listener::{MAX_ADMIN_CONNECTIONS, MAX_DOCUMENT_CONNECTIONS, MAX_OPS_CONNECTIONS};
+use crate::lifecycle::{Limits, Server, Signals};
+use crate::logging::{self, LogFormat};
+use crate::ready_file::{Addresses, ReadyFile};
+use crate::{output, report};
+
+/// Serve the issuer's documents, until a signal ends it.
+///
+/// Nothing is bound before the key has been loaded and judged. SIGTERM ends the server in order: not ready, still
+/// serving for process.drain_delay, then closed. SIGINT skips the delay; a second signal ends it at once.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Write the bound addresses as JSON to this file once the server is ready, and remove it at the end
+    #[arg(long, value_name = "PATH")]
+    ready_file: Option<PathBuf>,
+    /// Accept, this once, a key set that shares no key with the one that was served: every token in use breaks
+    #[arg(long)]
+    allow_key_replacement: bool,
+    /// Allow core dumps and debuggers, which can read the private key
+    #[arg(long)]
+    allow_debugging: bool,
+    /// End, as on SIGINT, when standard input does: for a program that starts this one and may die without a word
+    #[arg(long)]
+    exit_on_stdin_eof: bool,
+    #[command(flatten)]
+    overrides: Overrides,
+}
+
+pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> {
+    let Args { ready_file, allow_key_replacement, allow_debugging, exit_on_stdin_eof, overrides } = args;
+    let (config, remarks) = match Config::load(overrides.sources(globals)) {
+        Ok(loaded) => loaded,
+        Err(findings) => {
+            let format = globals.log_format.unwrap_or(LogFormat::Auto);
+            logging::install(format, None);
+            return Ok(refuse(&findings, format));
+        }
+    };
+    let format = globals.log_format.unwrap_or(config.settings.process.log_format.into());
+    logging::install(format, config.settings.log_filter.as_deref());
+    if !allow_debugging {
+        hardening::deny_dumps();
+    }
+    let mut signals = Signals::listen(exit_on_stdin_eof)?;
+    if let Some(path) = &ready_file {
+        ReadyFile::clear(path)?;
+    }
+
+    let opened = tokio::select! {
+        opened = gate::open(&config, remarks, allow_key_replacement, &SystemClock) => opened,
+        // Nothing has been begun yet.
+        stop = signals.next() => return Ok(stop.exit_at_once()),
+    };
+    let Opened { issuer, tasks, findings } = match opened {
+        Ok(opened) => opened,
+        Err(findings) => return Ok(refuse(&findings, format)),
+    };
+    findings.iter().for_each(logging::tell);
+    let (sockets, remarks) = match Sockets::bind(&config.settings.listen) {
+        Ok(bound) => bound,
+        Err(findings) => return Ok(refuse(&findings, format)),
+    };
+    remarks.iter().for_each(logging::tell);
+
+    let addresses = Addresses::of(issuer.url().as_str(), &sockets)
+        .map_err(|error| Failure::internal("a bound socket has no address").because(error))?;
+    let server = Server::start(issuer, tasks, sockets, limits(&config)).await;
+    let _ready_file = ready_file.map(|path| ReadyFile::write(path, &addresses)).transpose()?;
+    announce(&addresses, &config);
+    Ok(server.run(&config.settings.process, &mut signals).await)
+}
+
+fn announce(addresses: &Addresses, config: &Config) {
+    let Addresses { issuer, documents, ops, admin, pid } = addresses;
+    let admin = admin.as_ref().map_or_else(|| "none".to_owned(), |path| path.display().to_string());
+    let (fleet, version) = (config.fleet(), env!("CARGO_PKG_VERSION"));
+    tracing::info!(%issuer, %documents, %ops, admin, fleet, pid, version, "serving");
+}
+
+/// Tells why the server does not start, in the form that standard error has.
+fn refuse(findings: &Findings, format: LogFormat) -> Exit {
+    if format.is_json() {
+        findings.iter().for_each(logging::tell);
+    } else {
+        output::complain(report::human(findings).trim_end());
+    }
+    findings.exit().map_or(Exit::Internal, Exit::from)
+}
+
+fn limits(config: &Config) -> Limits {
+    let others = MAX_OPS_CONNECTIONS + MAX_ADMIN_CONNECTIONS + OTHER_FILES;
+    let files = usize::try_from(hardening::open_files()).unwrap_or(usize::MAX);
+    let room = files.saturating_sub(others).max(FEWEST_CONNECTIONS);
+    Limits { may_mint: config.settings.admin.mint, document_connections: room.min(MAX_DOCUMENT_CONNECTIONS) }
+}
+
+/// Listeners, watches, the key's file, the runtime's own.
+const OTHER_FILES: usize = 64;
+/// Under a very low limit of open files accepting pauses by itself; below this it would pause from the start.
+const FEWEST_CONNECTIONS: usize = 64;

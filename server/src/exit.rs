@@ -1,0 +1,180 @@
+//! How the process ends: one code for each kind of answer, and the failure that is printed with it.
+//!
+//! The codes are those of sysexits.h where it has one, so that a supervisor can tell "will never work" (78, 77) from
+//! "try again" (69, 75) without reading text.
+
+use std::error::Error;
+use std::fmt;
+use std::process::ExitCode;
+
+use oneseal_keystore::findings;
+
+/// What the exit code says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// 0: done.
+    Done,
+    /// 1: it was done, and the answer is no: a token that does not verify, a drill that failed.
+    No,
+    /// 64: the command line makes no sense.
+    Usage,
+    /// 69: a provider, a database or a server does not answer.
+    Unavailable,
+    /// 70: a fault in oneseal itself.
+    Internal,
+    /// 71: a socket could not be bound.
+    CannotBind,
+    /// 75: too early, or in conflict with somebody else; the same may work later.
+    TryLater,
+    /// 77: not permitted.
+    Denied,
+    /// 78: configuration or key refused.
+    Refused,
+    /// 128 + its number: a second signal cut the shutdown short, as a shell reports a process that a signal killed.
+    Signal(u8),
+}
+
+impl Exit {
+    /// The process's exit code.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::No => 1,
+            Self::Usage => 64,
+            Self::Unavailable => 69,
+            Self::Internal => 70,
+            Self::CannotBind => 71,
+            Self::TryLater => 75,
+            Self::Denied => 77,
+            Self::Refused => 78,
+            Self::Signal(number) => number.saturating_add(128),
+        }
+    }
+}
+
+impl From<findings::Exit> for Exit {
+    fn from(exit: findings::Exit) -> Self {
+        match exit {
+            findings::Exit::Refused => Self::Refused,
+            findings::Exit::Denied => Self::Denied,
+            findings::Exit::Unavailable => Self::Unavailable,
+            findings::Exit::CannotBind => Self::CannotBind,
+            findings::Exit::TryLater => Self::TryLater,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
+    }
+}
+
+/// Why a verb did not do what it was asked for: words for its user, and the code to end with.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    exit: Exit,
+    message: String,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+impl Failure {
+    /// A failure that ends with `exit`. The message says what is wrong, where, and what to do.
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, message: message.into(), source: None }
+    }
+
+    /// The command line makes no sense (64).
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, message)
+    }
+
+    /// A fault of our own (70).
+    pub(crate) fn internal(message: impl Into<String>) -> Self {
+        Self::new(Exit::Internal, message)
+    }
+
+    /// Something asked for is refused (78).
+    pub(crate) fn refused(message: impl Into<String>) -> Self {
+        Self::new(Exit::Refused, message)
+    }
+
+    /// With its cause, which is printed after it.
+    #[must_use]
+    pub(crate) fn because(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// How the process ends.
+    pub(crate) fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    /// The message and every cause, in one line: `what: why: why`.
+    pub(crate) fn in_full(&self) -> String {
+        chain(self)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for Failure {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_ref().map(|source| source.as_ref() as _)
+    }
+}
+
+/// An error and every cause, in one line: `what: why: why`.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_codes_are_those_of_the_design() {
+        let codes = [
+            (Exit::Done, 0),
+            (Exit::No, 1),
+            (Exit::Usage, 64),
+            (Exit::Unavailable, 69),
+            (Exit::Internal, 70),
+            (Exit::CannotBind, 71),
+            (Exit::TryLater, 75),
+            (Exit::Denied, 77),
+            (Exit::Refused, 78),
+            (Exit::Signal(15), 143),
+        ];
+        for (exit, code) in codes {
+            assert_eq!(exit.code(), code, "{exit:?}");
+        }
+    }
+
+    #[test]
+    fn a_finding_and_the_process_agree_on_every_code() {
+        use findings::Exit::{CannotBind, Denied, Refused, TryLater, Unavailable};
+        for exit in [Refused, Denied, Unavailable, CannotBind, TryLater] {
+            assert_eq!(Exit::from(exit).code(), exit.code());
+        }
+    }
+
+    #[test]
+    fn causes_are_told_in_order() {
+        let failure = Failure::new(Exit::Unavailable, "no answer").because(std::io::Error::other("refused"));
+        assert_eq!(failure.in_full(), "no answer: refused");
+    }
+}

@@ -1,0 +1,212 @@
+//! The one place where a fault becomes an answer: a status, an OAuth error object (RFC 6749 section 5.2), and words
+//! that are meant for the caller.
+//!
+//! What a provider, a key or a library had to say goes to the log; a caller gets what it can act on.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::IntoResponse;
+use bytes::Bytes;
+use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderValue, Response, StatusCode};
+use oneseal::MintError;
+use serde_json::json;
+
+/// An answer that is no success.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ApiError {
+    status: StatusCode,
+    error: &'static str,
+    description: String,
+    allow: Option<&'static str>,
+    retry_after: Option<Duration>,
+}
+
+impl ApiError {
+    /// 404.
+    pub(crate) fn not_found() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not_found", "there is nothing at this path")
+    }
+
+    /// 405, with the methods that the path takes.
+    pub(crate) fn method_not_allowed(allow: &'static str) -> Self {
+        let description = "see the Allow header for the methods of this path";
+        Self {
+            allow: Some(allow),
+            ..Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", description)
+        }
+    }
+
+    /// 400: the request makes no sense as it stands.
+    pub(crate) fn invalid(description: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "invalid_request", description)
+    }
+
+    /// 403: it makes sense, and is not allowed.
+    pub(crate) fn denied(description: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "access_denied", description)
+    }
+
+    /// 408: the body did not come in time.
+    pub(crate) fn too_slow() -> Self {
+        Self::new(StatusCode::REQUEST_TIMEOUT, "invalid_request", "the request body did not come in time")
+    }
+
+    /// 413.
+    pub(crate) fn too_large(limit: usize) -> Self {
+        let description = format!("the request body is larger than {limit} bytes");
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "invalid_request", description)
+    }
+
+    /// 415.
+    pub(crate) fn not_json() -> Self {
+        let description = "the body must be JSON: send Content-Type: application/json";
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_request", description)
+    }
+
+    /// 503 that may pass.
+    pub(crate) fn unavailable(description: impl Into<String>, retry_after: Duration) -> Self {
+        let error = Self::new(StatusCode::SERVICE_UNAVAILABLE, "temporarily_unavailable", description);
+        Self { retry_after: Some(retry_after), ..error }
+    }
+
+    /// The words.
+    pub(crate) fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// The answer. No cache may keep it; one that asks to come back also closes the connection, so that the next
+    /// attempt can reach another replica.
+    pub(crate) fn response(&self) -> Response<Bytes> {
+        let body = json!({ "error": self.error, "error_description": self.description }).to_string();
+        let mut response = Response::new(Bytes::from(body));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        if let Some(allow) = self.allow {
+            headers.insert(ALLOW, HeaderValue::from_static(allow));
+        }
+        if let Some(retry_after) = self.retry_after {
+            headers.insert(RETRY_AFTER, HeaderValue::from(retry_after.as_secs().max(1)));
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+
+    fn new(status: StatusCode, error: &'static str, description: impl Into<String>) -> Self {
+        Self { status, error, description: description.into(), allow: None, retry_after: None }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> axum::response::Response {
+        self.response().map(Body::from)
+    }
+}
+
+impl From<MintError> for ApiError {
+    fn from(error: MintError) -> Self {
+        let retry_after = error.retry_after().unwrap_or(LATER);
+        match error {
+            MintError::NotAllowed(audience) => Self::denied(format!(
+                "tokens for the audience {audience} are not allowed here; admin.mint_audiences names those that are"
+            )),
+            MintError::OwnAudience(_)
+            | MintError::AlgorithmNotAllowed { .. }
+            | MintError::LifetimeTooLong { .. } => Self::denied(error.to_string()),
+            MintError::LifetimeTooShort { .. } | MintError::Invalid(_) => Self::invalid(error.to_string()),
+            MintError::Stale { age_s, limit_s } => {
+                let words = format!(
+                    "this replica last saw its keys {age_s} s ago, above its limit of {limit_s} s; \
+                     it mints again once its key provider answers"
+                );
+                Self::unavailable(words, retry_after)
+            }
+            MintError::Busy => {
+                Self::unavailable("this replica signs as fast as it can; try again", retry_after)
+            }
+            MintError::NoKey(algorithm) => {
+                Self::unavailable(format!("no {algorithm} key signs on this replica"), retry_after)
+            }
+            // That the tasks do not run, that a signature failed, and whatever later versions add: ours to repair.
+            _ => Self::unavailable("this replica cannot mint at the moment; its log says why", retry_after),
+        }
+    }
+}
+
+/// As long as a replica needs to look at its provider again, by default.
+const LATER: Duration = Duration::from_secs(15);
+
+#[cfg(test)]
+mod tests {
+    use oneseal::{Algorithm, Audience, ClaimError, Subject, TokenLifetime};
+
+    use super::*;
+
+    fn lifetime(seconds: u64) -> TokenLifetime {
+        TokenLifetime::new(Duration::from_secs(seconds)).expect("a good life")
+    }
+
+    fn invalid() -> ClaimError {
+        Subject::parse("").expect_err("empty")
+    }
+
+    #[test]
+    fn each_refusal_has_its_status_and_error() {
+        let audience = || Audience::parse("rp").expect("good");
+        let allowed = vec![Algorithm::Rs256];
+        let cases = [
+            (MintError::NotAllowed(audience()), 403, "access_denied"),
+            (MintError::OwnAudience(audience()), 403, "access_denied"),
+            (MintError::AlgorithmNotAllowed { asked: Algorithm::EdDsa, allowed }, 403, "access_denied"),
+            (
+                MintError::LifetimeTooLong { asked: lifetime(7200), limit: lifetime(3600) },
+                403,
+                "access_denied",
+            ),
+            (MintError::LifetimeTooShort { life: lifetime(60), backdate_s: 60 }, 400, "invalid_request"),
+            (MintError::Invalid(invalid()), 400, "invalid_request"),
+            (MintError::Stale { age_s: 4000, limit_s: 3600 }, 503, "temporarily_unavailable"),
+            (MintError::Busy, 503, "temporarily_unavailable"),
+            (MintError::NoKey(Algorithm::Es256), 503, "temporarily_unavailable"),
+            (MintError::TasksNotRunning, 503, "temporarily_unavailable"),
+            (MintError::Failed, 503, "temporarily_unavailable"),
+        ];
+        for (error, status, word) in cases {
+            let response = ApiError::from(error.clone()).response();
+            let body: serde_json::Value = serde_json::from_slice(response.body()).expect("JSON");
+            assert_eq!(
+                (response.status().as_u16(), body["error"].as_str()),
+                (status, Some(word)),
+                "{error:?}"
+            );
+            let is_unavailable = status == 503;
+            assert_eq!(response.headers().contains_key(RETRY_AFTER), is_unavailable, "{error:?}");
+            assert_eq!(response.headers().contains_key(CONNECTION), is_unavailable, "{error:?}");
+            assert_eq!(response.headers()[CACHE_CONTROL], "no-store");
+        }
+    }
+
+    #[test]
+    fn our_own_faults_are_not_explained_to_callers() {
+        for error in
+            [MintError::TasksNotRunning, MintError::Failed, MintError::Stale { age_s: 9, limit_s: 8 }]
+        {
+            let said = ApiError::from(error.clone()).description().to_owned();
+            assert_ne!(said, error.to_string());
+            for internal in ["Tasks", "thread", "provider was", "primitive"] {
+                assert!(!said.contains(internal), "{said}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_405_names_what_is_allowed() {
+        let response = ApiError::method_not_allowed("GET, HEAD").response();
+        assert_eq!(response.headers()[ALLOW], "GET, HEAD");
+        assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED);
+    }
+}

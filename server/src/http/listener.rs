@@ -1,0 +1,244 @@
+//! Accepts connections, serves each in a task of its own, and ends them in order.
+//!
+//! hyper-util's automatic builder speaks HTTP/1.1 and, to whoever begins with its preface, HTTP/2. `axum::serve` would
+//! do the same without any of the limits.
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::future::poll_fn;
+use std::io::{self, ErrorKind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use hyper::body::{Body, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+use tower::Service;
+
+use super::activity::{Activity, Verdict, Watch, Watched};
+use super::caller::Caller;
+use super::front::Front;
+use crate::metrics::Listener;
+use crate::state::State;
+
+/// A socket that connections come in by.
+pub(crate) trait Accept: Send + 'static {
+    /// A connection.
+    type Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static;
+
+    /// The next one, with who is at its other end where the kernel knows.
+    fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Self::Stream, Option<Caller>)>>;
+}
+
+impl Accept for TcpListener {
+    type Stream = TcpStream;
+
+    fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, Option<Caller>)>> {
+        let (stream, _) = ready!(Self::poll_accept(self, cx))?;
+        // Answers are one small write: nothing is gained by waiting for more, and 40 ms are lost.
+        stream.set_nodelay(true)?;
+        Poll::Ready(Ok((stream, None)))
+    }
+}
+
+impl Accept for UnixListener {
+    type Stream = UnixStream;
+
+    fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(UnixStream, Option<Caller>)>> {
+        let (stream, _) = ready!(Self::poll_accept(self, cx))?;
+        let caller = stream.peer_cred()?.into();
+        Poll::Ready(Ok((stream, Some(caller))))
+    }
+}
+
+/// Serves `app` on `socket` until `close`; then closes the socket, lets every connection finish what it has begun,
+/// and returns when the last one has.
+///
+/// # Cancel safety
+/// Dropping it drops the socket and every connection at once.
+pub(crate) async fn serve<L, S, B>(
+    socket: L,
+    app: S,
+    listener: Listener,
+    state: Arc<State>,
+    capacity: usize,
+    close: CancellationToken,
+) where
+    L: Accept,
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    let slots = Slots::new(listener, capacity);
+    let builder = builder();
+    let mut connections = JoinSet::new();
+    loop {
+        let next = async {
+            let slot = slots.take().await;
+            (accept(&socket).await, slot)
+        };
+        let ((stream, caller), slot) = tokio::select! {
+            // No connection is lost that was accepted: nothing is awaited between accepting and spawning.
+            () = close.cancelled() => break,
+            next = next => next,
+        };
+        let activity = Activity::new();
+        let io = Watched::new(TokioIo::new(stream), Arc::clone(&activity));
+        let front = Front::new(app.clone(), Arc::clone(&state), listener, caller, Arc::clone(&activity));
+        let connection = Connection {
+            activity,
+            close: close.clone(),
+            slot,
+            counted: state.metrics.open_connection(listener),
+        };
+        connections.spawn(connection.serve(builder.clone(), io, front));
+        // Those that have ended; a panic among them has been logged by the hook.
+        while connections.try_join_next().is_some() {}
+    }
+    drop(socket);
+    while connections.join_next().await.is_some() {}
+}
+
+/// The next connection, however long it takes.
+async fn accept<L: Accept>(socket: &L) -> (L::Stream, Option<Caller>) {
+    loop {
+        match poll_fn(|cx| socket.poll_accept(cx)).await {
+            Ok(accepted) => return accepted,
+            Err(error) if is_of_one_connection(&error) => {
+                tracing::debug!(%error, "a connection came to nothing")
+            }
+            Err(error) => {
+                // No more file descriptors or memory: accepting at once again would only burn the processor.
+                tracing::warn!(%error, "connections cannot be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+fn is_of_one_connection(error: &io::Error) -> bool {
+    use ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, InvalidInput, NotConnected};
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionRefused | ConnectionReset | NotConnected | InvalidInput
+    )
+}
+
+/// One accepted connection.
+struct Connection<C> {
+    activity: Arc<Activity>,
+    close: CancellationToken,
+    /// Held for as long as the connection lives.
+    slot: OwnedSemaphorePermit,
+    /// Counts it for as long as it lives.
+    counted: C,
+}
+
+impl<C> Connection<C> {
+    async fn serve<T, S, B>(self, builder: auto::Builder<TokioExecutor>, io: Watched<T>, front: Front<S>)
+    where
+        T: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
+        S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
+        S::Future: Send,
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let Self { activity, close, slot: _slot, counted: _counted } = self;
+        let service = service_fn(move |request| front.clone().answer(request));
+        let mut connection = pin!(builder.serve_connection(io, service));
+        let mut watch = Watch::default();
+        let mut looks = tokio::time::interval_at(Instant::now() + Watch::EVERY, Watch::EVERY);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut is_closing = false;
+        loop {
+            tokio::select! {
+                // It has ended by itself, whatever the reason: a client that went away is nobody's fault.
+                ended = connection.as_mut() => return ended.unwrap_or_else(|error| {
+                    tracing::debug!(error = %crate::exit::chain(&*error), "a connection broke");
+                }),
+                // The request under way is answered, then it ends.
+                () = close.cancelled(), if !is_closing => {
+                    is_closing = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+                _ = looks.tick() => match watch.look(&activity) {
+                    Verdict::Keep => {}
+                    Verdict::Idle if !is_closing => {
+                        is_closing = true;
+                        connection.as_mut().graceful_shutdown();
+                    }
+                    // Told to close and still there: its client does not read.
+                    Verdict::Idle | Verdict::TooSlow => return,
+                },
+            }
+        }
+    }
+}
+
+/// How many connections there may be at a time. Further ones wait in the kernel's queue.
+struct Slots {
+    free: Arc<Semaphore>,
+    listener: Listener,
+    capacity: usize,
+}
+
+impl Slots {
+    fn new(listener: Listener, capacity: usize) -> Self {
+        Self { free: Arc::new(Semaphore::new(capacity)), listener, capacity }
+    }
+
+    async fn take(&self) -> OwnedSemaphorePermit {
+        if self.free.available_permits() == 0 {
+            let (listener, capacity) = (self.listener.as_str(), self.capacity);
+            tracing::warn!(listener, capacity, "all connections are in use; new ones wait until one ends");
+        }
+        match Arc::clone(&self.free).acquire_owned().await {
+            Ok(slot) => slot,
+            Err(_) => unreachable!("the semaphore is never closed"),
+        }
+    }
+}
+
+fn builder() -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        // `activity` measures both the slow and the idle.
+        .header_read_timeout(None)
+        .max_buf_size(MAX_HEAD);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(MAX_HEAD_H2)
+        .max_concurrent_streams(MAX_STREAMS);
+    builder
+}
+
+/// Connections of the documents listener. Each costs some 20 KiB, so that all of them stay below 100 MiB, and a proxy
+/// or load balancer in front keeps some tens.
+pub(crate) const MAX_DOCUMENT_CONNECTIONS: usize = 4096;
+/// Probes and scrapers are few, and must get through while the public listener is full: theirs are counted apart.
+pub(crate) const MAX_OPS_CONNECTIONS: usize = 256;
+/// Callers on this host.
+pub(crate) const MAX_ADMIN_CONNECTIONS: usize = 128;
+
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Request line and headers. A request for a document has some hundred bytes; cookies of a shared domain and the
+/// headers of several proxies fit as well.
+const MAX_HEAD: usize = 16 * 1024;
+const MAX_HEAD_H2: u32 = 16 * 1024;
+/// Requests under way on one HTTP/2 connection (RFC 9113 section 6.5.2 wants at least 100).
+const MAX_STREAMS: u32 = 100;

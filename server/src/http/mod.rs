@@ -1,0 +1,20 @@
+//! What the server says over HTTP, and the sockets it says it on.
+//!
+//! ```text
+//! documents  TCP   discovery, JWKS                      public, no body is ever read
+//! ops        TCP   /livez /readyz /metrics              for the orchestrator
+//! admin      Unix  /admin/v1/status, /admin/v1/mint     0600; the kernel says who calls
+//! ```
+//! [`bind`] makes the sockets, [`listener`] accepts on them and ends them in order, [`front`] does what every request
+//! gets; [`documents`], [`ops`] and [`admin`] are the three applications.
+
+pub(crate) mod activity;
+pub(crate) mod admin;
+pub(crate) mod bind;
+pub(crate) mod caller;
+pub(crate) mod documents;
+pub(crate) mod error;
+pub(crate) mod front;
+pub(crate) mod listener;
+pub(crate) mod ops;
+pub(crate) mod request_id;

@@ -1,0 +1,75 @@
+//! A name for each request, so that a log line here and one at the caller can be put side by side.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use uuid::Uuid;
+
+/// Where the name comes and goes.
+pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Makes names: one random part for the life of the process, and a number.
+#[derive(Debug)]
+pub(crate) struct RequestIds {
+    /// 16 hexadecimal digits and a hyphen.
+    prefix: String,
+    next: AtomicU64,
+}
+
+impl RequestIds {
+    /// A new random part.
+    pub(crate) fn new() -> Self {
+        let random = Uuid::new_v4().simple().to_string();
+        Self { prefix: format!("{}-", &random[..16]), next: AtomicU64::new(1) }
+    }
+
+    /// The caller's own name if it is one that can safely stand in a log, or a new one.
+    pub(crate) fn of(&self, headers: &HeaderMap) -> HeaderValue {
+        headers.get(X_REQUEST_ID).filter(|id| is_sane(id)).cloned().unwrap_or_else(|| self.make())
+    }
+
+    fn make(&self) -> HeaderValue {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        // Hexadecimal digits and a hyphen are always a header value.
+        HeaderValue::from_str(&format!("{}{number:x}", self.prefix)).unwrap_or(HeaderValue::from_static("-"))
+    }
+}
+
+/// Letters, digits and a few marks, at most 128: UUIDs, ULIDs, trace ids, what proxies make. Nothing that ends a
+/// line, opens a quotation or fills a disk.
+fn is_sane(id: &HeaderValue) -> bool {
+    let bytes = id.as_bytes();
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:=+/@".contains(byte);
+    (1..=128).contains(&bytes.len()) && bytes.iter().all(is_plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sane_name_is_kept_and_another_replaced() {
+        let ids = RequestIds::new();
+        let of = |value: &[u8]| {
+            let mut headers = HeaderMap::new();
+            headers.insert(X_REQUEST_ID, HeaderValue::from_bytes(value).expect("a header value"));
+            ids.of(&headers)
+        };
+        for sane in ["a", "01890a5d-ac96-774b-bcce-b302099a8057", "Root=1-67891233-abcdef012345678912345678"]
+        {
+            assert_eq!(of(sane.as_bytes()), sane);
+        }
+        for odd in [&b""[..], b"a b", b"a\"b", b"a\xffb", &[b'a'; 129]] {
+            assert_ne!(of(odd), HeaderValue::from_bytes(odd).expect("a header value"), "{odd:?}");
+        }
+    }
+
+    #[test]
+    fn names_differ_and_are_themselves_sane() {
+        let ids = RequestIds::new();
+        let (first, second) = (ids.of(&HeaderMap::new()), ids.of(&HeaderMap::new()));
+        assert_ne!(first, second);
+        assert!(is_sane(&first) && is_sane(&second));
+        assert_ne!(RequestIds::new().prefix, RequestIds::new().prefix);
+    }
+}

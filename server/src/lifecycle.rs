@@ -1,0 +1,301 @@
+//! From the first request to the last: starts the parts of a server, and ends them in order.
+//!
+//! ```text
+//! SIGTERM ─► readiness off ─► drain_delay, still serving ─► listeners close ─► connections finish ─► ops and tasks end
+//!            SIGINT skips ────────────────┘                                    (all of it within shutdown_timeout)
+//! ```
+//! The order exists because load balancers learn late: who stops listening when the signal comes refuses requests
+//! that are already on their way. A second signal ends it at once.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use oneseal::{Issuer, Tasks};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
+use tokio::task::{Id, JoinHandle, JoinSet, spawn_blocking};
+use tokio::time::{Instant, sleep, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Process;
+use crate::exit::{Exit, Failure};
+use crate::http::bind::{SocketFile, Sockets};
+use crate::http::listener::{MAX_ADMIN_CONNECTIONS, MAX_OPS_CONNECTIONS, serve};
+use crate::http::{admin, documents, ops};
+use crate::metrics::Listener;
+use crate::state::State;
+
+/// A server that serves.
+#[derive(Debug)]
+#[must_use = "a server ends when it is dropped: run it"]
+pub(crate) struct Server {
+    state: Arc<State>,
+    parts: JoinSet<()>,
+    running: Vec<(Id, Part)>,
+    /// Ends documents and admin.
+    close: CancellationToken,
+    /// Ends ops, which tells probes that this replica is on its way out for as long as it is.
+    close_ops: CancellationToken,
+    /// Ends what keeps the issuer up to date.
+    stop_tasks: CancellationToken,
+    admin_file: Option<SocketFile>,
+}
+
+/// What may differ from one server to another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// `admin.mint`.
+    pub(crate) may_mint: bool,
+    /// Connections of the documents listener at a time.
+    pub(crate) document_connections: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Documents,
+    Ops,
+    Admin,
+    Tasks,
+}
+
+impl Server {
+    /// Starts every part and returns when all of them run: from then on readiness says yes and tokens are minted.
+    pub(crate) async fn start(issuer: Issuer, tasks: Tasks, sockets: Sockets, limits: Limits) -> Self {
+        let mut server = Self {
+            state: Arc::new(State::new(issuer)),
+            parts: JoinSet::new(),
+            running: Vec::new(),
+            close: CancellationToken::new(),
+            close_ops: CancellationToken::new(),
+            stop_tasks: CancellationToken::new(),
+            admin_file: None,
+        };
+        server.follow(tasks).await;
+        server.listen(sockets, limits);
+        server.state.set_ready();
+        server
+    }
+
+    /// Serves until a signal comes or a part ends by itself, then ends the rest in order.
+    ///
+    /// 0 after a signal, 70 if a part ended by itself, 128 + its number if a second signal cut the end short.
+    pub(crate) async fn run(mut self, times: &Process, signals: &mut Signals) -> Exit {
+        let (exit, delay) = tokio::select! {
+            // Both only say that the end has come; neither can be lost.
+            stop = signals.next() => {
+                tracing::info!(signal = stop.name(), "shutting down; a second signal ends it at once");
+                (Exit::Done, if stop == Stop::Terminate { times.drain_delay } else { Duration::ZERO })
+            }
+            part = self.join() => {
+                tracing::error!(?part, "a part of the server ended by itself; shutting down");
+                (Exit::Internal, Duration::ZERO)
+            }
+        };
+        tokio::select! {
+            () = self.stop(delay, times.shutdown_timeout) => exit,
+            // Dropping the rest closes every socket; nothing here is written that could be torn.
+            stop = signals.next() => {
+                tracing::warn!(signal = stop.name(), "second signal; ending at once");
+                stop.exit_at_once()
+            }
+        }
+    }
+
+    async fn follow(&mut self, tasks: Tasks) {
+        let (running, is_running) = oneshot::channel();
+        let stop = self.stop_tasks.clone();
+        // Polled in this order, so that whoever waits knows that the tasks have begun.
+        self.spawn(Part::Tasks, async move {
+            tokio::join!(biased; tasks.run(stop), async { running.send(()).is_ok() });
+        });
+        // An error would mean that the tasks are gone already, which `run` finds and tells.
+        drop(is_running.await);
+    }
+
+    fn listen(&mut self, sockets: Sockets, limits: Limits) {
+        let Sockets { documents, ops, admin } = sockets;
+        let state = Arc::clone(&self.state);
+        let app = documents::app(&state.issuer);
+        let close = self.close.clone();
+        let most = limits.document_connections;
+        self.spawn(
+            Part::Documents,
+            serve(documents, app, Listener::Documents, Arc::clone(&state), most, close),
+        );
+        let app = ops::app(Arc::clone(&state));
+        let close = self.close_ops.clone();
+        self.spawn(Part::Ops, serve(ops, app, Listener::Ops, Arc::clone(&state), MAX_OPS_CONNECTIONS, close));
+        if let Some(admin) = admin {
+            let (socket, file) = admin.into_parts();
+            let app = admin::app(Arc::clone(&state), limits.may_mint);
+            let close = self.close.clone();
+            self.spawn(Part::Admin, serve(socket, app, Listener::Admin, state, MAX_ADMIN_CONNECTIONS, close));
+            self.admin_file = Some(file);
+        }
+    }
+
+    fn spawn(&mut self, part: Part, work: impl Future<Output = ()> + Send + 'static) {
+        let id = self.parts.spawn(work).id();
+        self.running.push((id, part));
+    }
+
+    /// The next part that ends, by itself or by a panic.
+    async fn join(&mut self) -> Option<Part> {
+        let id = match self.parts.join_next_with_id().await? {
+            Ok((id, ())) => id,
+            Err(error) => error.id(),
+        };
+        let at = self.running.iter().position(|(running, _)| *running == id)?;
+        Some(self.running.swap_remove(at).1)
+    }
+
+    async fn join_all_of(&mut self, parts: &[Part]) {
+        while self.running.iter().any(|(_, part)| parts.contains(part)) {
+            self.join().await;
+        }
+    }
+
+    async fn stop(&mut self, delay: Duration, timeout: Duration) {
+        let began = Instant::now();
+        let deadline = began + timeout;
+        let last = deadline - (timeout / 10).min(LAST_PHASE);
+        let phase = Phase::begin("readiness off");
+        self.state.set_draining();
+        phase.end();
+
+        let phase = Phase::begin("drain delay");
+        drop(timeout_at(last, sleep(delay)).await);
+        phase.end();
+
+        let phase = Phase::begin("close");
+        self.close.cancel();
+        self.admin_file = None;
+        phase.end();
+
+        let phase = Phase::begin("drain");
+        if timeout_at(last, self.join_all_of(&[Part::Documents, Part::Admin])).await.is_err() {
+            tracing::warn!("connections are still busy; they are cut off");
+        }
+        phase.end();
+
+        let phase = Phase::begin("stop");
+        self.close_ops.cancel();
+        self.stop_tasks.cancel();
+        if timeout_at(deadline, self.join_all_of(&[Part::Ops, Part::Tasks])).await.is_err() {
+            tracing::warn!("not everything has ended in time; it is cut off");
+        }
+        phase.end();
+        tracing::info!(duration_ms = millis(began.elapsed()), "shut down");
+    }
+}
+
+/// One step of the end, logged with how long it took.
+struct Phase {
+    name: &'static str,
+    began: Instant,
+}
+
+impl Phase {
+    fn begin(name: &'static str) -> Self {
+        Self { name, began: Instant::now() }
+    }
+
+    fn end(self) {
+        tracing::info!(phase = self.name, duration_ms = millis(self.began.elapsed()), "shutdown phase done");
+    }
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// What asks for an end: signals, and, for a server that a program has started, the end of standard input.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    input: Option<JoinHandle<()>>,
+}
+
+impl Signals {
+    /// Listens to them from now on. As process 1 of a container a program that does not is not stopped by SIGTERM at
+    /// all. `with_input`: also to standard input, whose other end goes when the starting program does, however that
+    /// ends.
+    ///
+    /// # Errors
+    /// The operating system does not let us.
+    pub(crate) fn listen(with_input: bool) -> Result<Self, Failure> {
+        let listen = |kind| {
+            signal(kind).map_err(|error| Failure::internal("signals cannot be listened to").because(error))
+        };
+        let input = with_input.then(|| spawn_blocking(read_to_end_of_input));
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            input,
+        })
+    }
+
+    /// The next one.
+    ///
+    /// # Cancel safety
+    /// Dropped, it loses none.
+    pub(crate) async fn next(&mut self) -> Stop {
+        let input = async {
+            match &mut self.input {
+                Some(input) => drop(input.await),
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = self.terminate.recv() => Stop::Terminate,
+            _ = self.interrupt.recv() => Stop::Interrupt,
+            // Once: afterwards there is nobody who could send more.
+            () = input => {
+                self.input = None;
+                Stop::InputEnd
+            }
+        }
+    }
+}
+
+/// What is written to us is nothing to us; that nothing can be written any more is.
+fn read_to_end_of_input() {
+    drop(io::copy(&mut io::stdin().lock(), &mut io::sink()));
+}
+
+/// Something that asks for an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// SIGTERM, from a supervisor.
+    Terminate,
+    /// SIGINT, from a terminal.
+    Interrupt,
+    /// Standard input has ended: whoever started this process is gone.
+    InputEnd,
+}
+
+impl Stop {
+    /// How a process ends that this stops before it is done: as a shell tells a process killed by the signal (POSIX.1
+    /// has the numbers).
+    pub(crate) fn exit_at_once(self) -> Exit {
+        match self {
+            Self::Terminate => Exit::Signal(15),
+            Self::Interrupt => Exit::Signal(2),
+            Self::InputEnd => Exit::Done,
+        }
+    }
+
+    /// Its name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Terminate => "SIGTERM",
+            Self::Interrupt => "SIGINT",
+            Self::InputEnd => "end of standard input",
+        }
+    }
+}
+
+/// Kept back from draining, so that the last phase fits into the time too.
+const LAST_PHASE: Duration = Duration::from_secs(1);

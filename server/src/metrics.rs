@@ -1,0 +1,183 @@
+//! The server's own metrics, beside those of the issuer: its connections, requests and process.
+
+use std::fmt;
+
+use http::StatusCode;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::process;
+
+/// Where a connection came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Listener {
+    /// Discovery and JWKS.
+    Documents,
+    /// Probes and metrics.
+    Ops,
+    /// The admin API.
+    Admin,
+}
+
+impl Listener {
+    const ALL: [Self; 3] = [Self::Documents, Self::Ops, Self::Admin];
+
+    /// The `listener` label, and the word in logs.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Documents => "documents",
+            Self::Ops => "ops",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+type Label = (&'static str, &'static str);
+
+/// Made once for each process.
+pub(crate) struct ServerMetrics {
+    registry: Registry,
+    /// By listener and class of status: looked up by position, since every request counts here.
+    requests: [[Counter; CLASSES.len()]; Listener::ALL.len()],
+    connections: [Gauge; Listener::ALL.len()],
+}
+
+impl ServerMetrics {
+    /// All at zero.
+    pub(crate) fn new() -> Self {
+        let mut registry = Registry::default();
+        let requests = Family::<[Label; 2], Counter>::default();
+        let connections = Family::<[Label; 1], Gauge>::default();
+        registry.register(
+            "oneseal_http_requests",
+            "Requests answered, by listener and class of status",
+            requests.clone(),
+        );
+        registry.register(
+            "oneseal_http_connections",
+            "Connections open now, by listener",
+            connections.clone(),
+        );
+        registry.register_collector(Box::new(ProcessCollector));
+        Self {
+            registry,
+            requests: Listener::ALL.map(|listener| {
+                CLASSES.map(|class| {
+                    requests.get_or_create_owned(&[("listener", listener.as_str()), ("status", class)])
+                })
+            }),
+            connections: Listener::ALL
+                .map(|listener| connections.get_or_create_owned(&[("listener", listener.as_str())])),
+        }
+    }
+
+    /// One request was answered.
+    pub(crate) fn count_request(&self, listener: Listener, status: StatusCode) {
+        let class = usize::from(status.as_u16() / 100).saturating_sub(1).min(CLASSES.len() - 1);
+        self.requests[listener as usize][class].inc();
+    }
+
+    /// Counts a connection until the value is dropped.
+    pub(crate) fn open_connection(&self, listener: Listener) -> OpenConnection {
+        let gauge = self.connections[listener as usize].clone();
+        gauge.inc();
+        OpenConnection(gauge)
+    }
+
+    /// Appends everything as OpenMetrics text, with the `# EOF` that ends it.
+    pub(crate) fn write_last(&self, out: &mut String) {
+        let written = encode_registry(out, &self.registry).and_then(|()| encode_eof(out));
+        debug_assert!(written.is_ok(), "writing to a String cannot fail");
+    }
+}
+
+impl fmt::Debug for ServerMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ServerMetrics")
+    }
+}
+
+/// A connection that is counted.
+#[derive(Debug)]
+pub(crate) struct OpenConnection(Gauge);
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// Reads the process when it is asked. The names are those that every Prometheus client has.
+#[derive(Debug)]
+struct ProcessCollector;
+
+impl Collector for ProcessCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let Some(usage) = process::usage() else { return Ok(()) };
+        let cpu = ConstCounter::new(usage.cpu_seconds);
+        let described = encoder.encode_descriptor(
+            "process_cpu",
+            "Processor time used, user and system",
+            Some(&Unit::Seconds),
+            cpu.metric_type(),
+        )?;
+        cpu.encode(described)?;
+        let gauges = [
+            ("process_resident_memory", "Memory in use", Some(&Unit::Bytes), usage.resident_bytes),
+            ("process_start_time", "Start, since the Unix epoch", Some(&Unit::Seconds), usage.started_at_s),
+            ("process_open_fds", "Open file descriptors", None, usage.open_files),
+            ("process_max_fds", "File descriptors that may be open", None, usage.max_files),
+        ];
+        for (name, help, unit, value) in gauges {
+            let gauge = ConstGauge::new(value);
+            gauge.encode(encoder.encode_descriptor(name, help, unit, gauge.metric_type())?)?;
+        }
+        Ok(())
+    }
+}
+
+const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(metrics: &ServerMetrics) -> String {
+        let mut out = String::new();
+        metrics.write_last(&mut out);
+        out
+    }
+
+    #[test]
+    fn requests_and_connections_are_counted_where_they_belong() {
+        let metrics = ServerMetrics::new();
+        let open = metrics.open_connection(Listener::Ops);
+        metrics.count_request(Listener::Documents, StatusCode::NOT_MODIFIED);
+        metrics.count_request(Listener::Admin, StatusCode::SERVICE_UNAVAILABLE);
+        let now = text(&metrics);
+        for line in [
+            "oneseal_http_requests_total{listener=\"documents\",status=\"3xx\"} 1",
+            "oneseal_http_requests_total{listener=\"admin\",status=\"5xx\"} 1",
+            "oneseal_http_requests_total{listener=\"ops\",status=\"2xx\"} 0",
+            "oneseal_http_connections{listener=\"ops\"} 1",
+        ] {
+            assert!(now.lines().any(|found| found == line), "{line}\n{now}");
+        }
+        drop(open);
+        assert!(text(&metrics).contains("oneseal_http_connections{listener=\"ops\"} 0"));
+        assert!(now.ends_with("# EOF\n"));
+    }
+
+    #[test]
+    fn the_process_tells_its_memory() {
+        let now = text(&ServerMetrics::new());
+        let memory = now.lines().find_map(|line| line.strip_prefix("process_resident_memory_bytes "));
+        let bytes: u64 = memory.expect(&now).parse().expect("a number");
+        assert!(bytes > 1_000_000, "{bytes}");
+    }
+}

@@ -1,0 +1,124 @@
+//! Where a server can be reached, for programs that start one: `--ready-file`.
+//!
+//! With port 0 the system chooses, so a caller has to be told; and a file that appears whole says at the same time
+//! that the server is ready.
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::exit::Failure;
+use crate::http::bind::Sockets;
+
+/// What is bound, by whom, for which issuer. Written as one line of JSON.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Addresses {
+    /// The issuer's URL.
+    pub(crate) issuer: String,
+    /// Discovery and JWKS.
+    pub(crate) documents: SocketAddr,
+    /// Probes and metrics.
+    pub(crate) ops: SocketAddr,
+    /// The admin API's socket, if it is on.
+    pub(crate) admin: Option<PathBuf>,
+    /// The process.
+    pub(crate) pid: u32,
+}
+
+impl Addresses {
+    /// Of these sockets.
+    ///
+    /// # Errors
+    /// The kernel does not know its own socket.
+    pub(crate) fn of(issuer: &str, sockets: &Sockets) -> io::Result<Self> {
+        Ok(Self {
+            issuer: issuer.to_owned(),
+            documents: sockets.documents.local_addr()?,
+            ops: sockets.ops.local_addr()?,
+            admin: sockets.admin.as_ref().map(|admin| admin.path().to_owned()),
+            pid: std::process::id(),
+        })
+    }
+}
+
+/// The file, gone again when this is dropped.
+#[derive(Debug)]
+#[must_use = "the file goes when this is dropped"]
+pub(crate) struct ReadyFile {
+    path: PathBuf,
+}
+
+impl ReadyFile {
+    /// Removes what an earlier server left at `path`, which would be taken for ours.
+    ///
+    /// # Errors
+    /// It cannot be removed.
+    pub(crate) fn clear(path: &Path) -> Result<(), Failure> {
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failure(path, error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes it whole: nobody ever reads half of it.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(crate) fn write(path: PathBuf, addresses: &Addresses) -> Result<Self, Failure> {
+        let line = serde_json::to_string(addresses).map_err(|error| failure(&path, error))? + "\n";
+        let mut temporary = path.clone().into_os_string();
+        temporary.push(format!(".{}", addresses.pid));
+        let temporary = PathBuf::from(temporary);
+        fs::write(&temporary, line).and_then(|()| fs::rename(&temporary, &path)).map_err(|error| {
+            drop(fs::remove_file(&temporary));
+            failure(&path, error)
+        })?;
+        Ok(Self { path })
+    }
+}
+
+impl Drop for ReadyFile {
+    fn drop(&mut self) {
+        drop(fs::remove_file(&self.path));
+    }
+}
+
+fn failure(path: &Path, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Failure {
+    let words =
+        format!("the ready file {} cannot be written; name another with --ready-file", path.display());
+    Failure::refused(words).because(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_there_while_the_server_is() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("ready.json");
+        let address = "127.0.0.1:8080".parse().expect("an address");
+        let addresses = Addresses {
+            issuer: "http://127.0.0.1:8080".to_owned(),
+            documents: address,
+            ops: address,
+            admin: None,
+            pid: 7,
+        };
+        ReadyFile::clear(&path).expect("nothing to clear");
+        let file = ReadyFile::write(path.clone(), &addresses).expect("written");
+        let text = fs::read_to_string(&path).expect("readable");
+        assert_eq!(
+            text,
+            "{\"issuer\":\"http://127.0.0.1:8080\",\"documents\":\"127.0.0.1:8080\",\
+             \"ops\":\"127.0.0.1:8080\",\"admin\":null,\"pid\":7}\n"
+        );
+        drop(file);
+        assert_eq!(fs::read_dir(dir.path()).expect("readable").count(), 0);
+        let nowhere = ReadyFile::write(dir.path().join("no/such/dir"), &addresses).expect_err("no directory");
+        assert!(nowhere.in_full().contains("--ready-file"));
+    }
+}
