@@ -71,6 +71,20 @@ fn a_directory_is_written_in_kubelets_layout() {
     assert_eq!(fs::read(dir.path().join("current.pem")).unwrap(), b"three");
 }
 
+/// Bare keys name no change themselves: the unit does.
+#[test]
+fn a_directory_of_bare_keys_tells_which_change_made_it() {
+    let dir = temp_dir();
+    let provider = FileProvider::new(dir.path());
+    let id = Uuid::new_v4();
+    block_on(async {
+        provider.create(Entries::single("current.pem", "one"), change(id)).await.unwrap();
+        assert_eq!(provider.load().await.unwrap().change_id, Some(id));
+        kubelet_update(dir.path(), &Entries::single("current.pem", "two"), 0o400);
+        assert_eq!(provider.load().await.unwrap().change_id, None, "kubelet's updates are nobody's change");
+    });
+}
+
 #[test]
 fn what_kubelet_wrote_is_written_on_and_cleared_away() {
     let dir = temp_dir();

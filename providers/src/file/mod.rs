@@ -15,7 +15,7 @@
 //! # What is believed
 //! - **The revision is a digest of names and values**, never a time: clocks of file systems are coarse, and kubelet
 //!   rewrites unchanged content. Writing back what is there leaves the revision as it is.
-//! - **A file that others may read is refused** ([`ErrorKind::Exposed`](crate::ErrorKind::Exposed)), judged on the
+//! - **A file that others may read is refused** ([`ErrorKind::Exposed`]), judged on the
 //!   opened file, so behind any link. Within kubelet's layout, whose modes come from the pod's manifest, group-read
 //!   is how an unprivileged process gets at the file at all (`fsGroup`), and world-read is an
 //!   [`Advice`](crate::Advice). In a directory, files called `*.crt`, `*.cer` or `*.pub` are public and not judged.
