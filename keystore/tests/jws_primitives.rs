@@ -46,7 +46,10 @@ fn other_primitives_have_no_way_in() {
         ("ecdsa_secp256k1_sha256_p1363_test", Algorithm::Es256),
         ("ecdsa_secp521r1_sha512_p1363_test", Algorithm::Es384),
     ] {
-        run(file, algorithm, |_, verified, context| assert!(!verified, "{context}"));
+        // What is good by their rules must not be by ours. The reverse may be: a salt of 32 octets is wrong there.
+        run(file, algorithm, |result, verified, context| {
+            assert!(result != "valid" || !verified, "{context}")
+        });
     }
 }
 

@@ -60,3 +60,47 @@ fn ed25519() -> Result<PrivateKey, KeyError> {
 
 /// Enough until quantum computers, and the size that every relying party verifies fast.
 const DEFAULT_RSA_BITS: usize = 2048;
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+    use crate::Signer;
+
+    #[test]
+    fn every_algorithm_gets_a_key_that_signs_and_reads_back() {
+        let permit = GenerationPermit::for_first_ring();
+        for algorithm in Algorithm::ALL {
+            let key = generate(&permit, algorithm).unwrap();
+            assert_eq!(key.key_type(), algorithm.key_type());
+            assert!(key.public().rsa_bits().is_none_or(|bits| bits == DEFAULT_RSA_BITS));
+            let again = PrivateKey::parse(key.expose_jwk().as_bytes()).unwrap();
+            assert_eq!(again.public(), key.public());
+            // Signs and verifies a probe.
+            Signer::new(&key, algorithm, key.public().thumbprint()).unwrap();
+        }
+    }
+
+    #[test]
+    fn no_two_keys_are_the_same() {
+        let permit = GenerationPermit::for_first_ring();
+        let thumbprint = || generate(&permit, Algorithm::EdDsa).unwrap().public().thumbprint();
+        assert_ne!(thumbprint(), thumbprint());
+    }
+
+    #[test]
+    fn rsa_has_three_sizes() {
+        let permit = GenerationPermit::for_first_ring();
+        let key = generate_rsa(&permit, Algorithm::Ps256, 3072).unwrap();
+        assert_eq!(key.public().rsa_bits(), Some(3072));
+        for bits in [0, 1024, 2047, 2049, 8192] {
+            assert_eq!(
+                generate_rsa(&permit, Algorithm::Rs256, bits).unwrap_err(),
+                KeyError::GenerateSize { bits }
+            );
+        }
+        let refused = generate_rsa(&permit, Algorithm::Es256, 2048).unwrap_err();
+        assert_eq!(refused, KeyError::AlgorithmUnfit { key_type: KeyType::Rsa, algorithm: Algorithm::Es256 });
+    }
+}
