@@ -156,7 +156,11 @@ impl Builder {
         match Pool::start(threads) {
             Ok(pool) => Ok(self.assemble(Parts { url, rules, keystore, follower, pool, findings })),
             Err(error) => {
-                findings.push(&SIGNING_THREADS, "signing_threads", format!("{threads} were asked for: {error}"));
+                findings.push(
+                    &SIGNING_THREADS,
+                    "signing_threads",
+                    format!("{threads} were asked for: {error}"),
+                );
                 Err(findings)
             }
         }
@@ -201,7 +205,9 @@ impl Builder {
     /// What is wrong with provider and keys, whatever the issuer is called: so that a bad URL does not hide a missing
     /// key until the next attempt.
     async fn faults_of_keys_alone(&self) -> Findings {
-        let Ok(stand_in) = IssuerUrl::parse("https://issuer.invalid", URL_PLACE) else { return Findings::new() };
+        let Ok(stand_in) = IssuerUrl::parse("https://issuer.invalid", URL_PLACE) else {
+            return Findings::new();
+        };
         let found = self.open(stand_in).await.err().unwrap_or_default();
         let mut kept = Findings::new();
         for finding in found.iter().filter(|finding| is_of_keys(finding.code.name)) {

@@ -182,7 +182,10 @@ mod tests {
         assert!(Subject::parse("a".repeat(127)).is_ok());
         assert_eq!(Subject::parse(""), Err(ClaimError::Length { claim: "sub", len: 0, max: 127 }));
         // Bytes, not characters: 64 times two bytes.
-        assert_eq!(Subject::parse("é".repeat(64)), Err(ClaimError::Length { claim: "sub", len: 128, max: 127 }));
+        assert_eq!(
+            Subject::parse("é".repeat(64)),
+            Err(ClaimError::Length { claim: "sub", len: 128, max: 127 })
+        );
     }
 
     #[test]
@@ -196,7 +199,8 @@ mod tests {
     #[test]
     fn audiences_of_the_clouds_are_taken() {
         let gcp = "//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p/providers/x";
-        for text in ["sts.amazonaws.com", "api://AzureADTokenExchange", gcp, "https://vault.example:8200/v1"] {
+        for text in ["sts.amazonaws.com", "api://AzureADTokenExchange", gcp, "https://vault.example:8200/v1"]
+        {
             assert_eq!(Audience::parse(text).expect("good").as_str(), text);
         }
     }

@@ -37,7 +37,9 @@ pub enum MintError {
     #[error("no rule allows tokens for the audience {0}; allow it when the issuer is built, if it should be")]
     NotAllowed(Audience),
     /// The audience is this issuer or its token endpoint.
-    #[error("the audience {0} is this issuer itself, whose token must not be its own proof; name the relying party")]
+    #[error(
+        "the audience {0} is this issuer itself, whose token must not be its own proof; name the relying party"
+    )]
     OwnAudience(Audience),
     /// The algorithm asked for is not the rule's, or not among the issuer's.
     #[error("{asked} was asked for, but here tokens are signed with {}; ask for that, or for none", list(.allowed))]
@@ -67,7 +69,9 @@ pub enum MintError {
     #[error("the request is refused: {0}")]
     Invalid(#[from] ClaimError),
     /// The signature primitive failed, which no input explains.
-    #[error("signing failed for no reason that the request could explain; the log and the host's health may tell")]
+    #[error(
+        "signing failed for no reason that the request could explain; the log and the host's health may tell"
+    )]
     Failed,
 }
 
@@ -160,7 +164,10 @@ mod tests {
     #[test]
     fn only_what_passes_by_itself_is_retryable() {
         assert!(MintError::Busy.is_retryable());
-        assert_eq!(MintError::Stale { age_s: 4000, limit_s: 3600 }.retry_after(), Some(Duration::from_secs(15)));
+        assert_eq!(
+            MintError::Stale { age_s: 4000, limit_s: 3600 }.retry_after(),
+            Some(Duration::from_secs(15))
+        );
         assert!(!MintError::TasksNotRunning.is_retryable());
         assert!(!MintError::NoKey(Algorithm::Es256).is_retryable());
     }
@@ -168,8 +175,10 @@ mod tests {
     #[test]
     fn the_texts_name_their_cure() {
         assert!(MintError::TasksNotRunning.to_string().contains("Tasks::run"));
-        let refused =
-            MintError::AlgorithmNotAllowed { asked: Algorithm::EdDsa, allowed: vec![Algorithm::Rs256, Algorithm::Es256] };
+        let refused = MintError::AlgorithmNotAllowed {
+            asked: Algorithm::EdDsa,
+            allowed: vec![Algorithm::Rs256, Algorithm::Es256],
+        };
         assert!(refused.to_string().contains("RS256 or ES256"), "{refused}");
     }
 }

@@ -80,10 +80,12 @@ pub use workload::{VerifiedWorkload, Voucher};
 
 pub use oneseal_coordination::{BootTime, Clock, SystemClock, UnixTime};
 pub use oneseal_keystore as keystore;
-pub use oneseal_keystore::{Algorithm, Digest, Finding, Findings, Identity, IssuerUrl, KeyId, Rotation, Snapshot};
+pub use oneseal_keystore::{
+    Algorithm, Digest, Finding, Findings, Identity, IssuerUrl, KeyId, Rotation, Snapshot,
+};
 pub use oneseal_providers as providers;
-pub use oneseal_providers::SecretProvider;
 #[cfg(feature = "file")]
 pub use oneseal_providers::FileProvider;
+pub use oneseal_providers::SecretProvider;
 #[cfg(feature = "inline")]
 pub use oneseal_providers::{EnvProvider, InlineProvider};

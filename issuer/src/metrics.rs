@@ -130,12 +130,20 @@ fn verifications(registry: &mut Registry) -> Family<[Label; 1], Counter> {
 fn documents(registry: &mut Registry) -> [[Counter; STATUSES.len()]; Endpoint::ALL.len()] {
     let family = Family::<[Label; 2], Counter>::default();
     let counters = Endpoint::ALL.map(|endpoint| {
-        STATUSES.map(|(_, status)| {
-            family.get_or_create_owned(&[("document", endpoint.label()), ("status", status)])
+        STATUSES.map(|(code, status)| {
+            if can_answer(endpoint, code) {
+                return family.get_or_create_owned(&[("document", endpoint.label()), ("status", status)]);
+            }
+            Counter::default()
         })
     });
     registry.register("document_requests", "Answers at the issuer's paths, by document and status", family);
     counters
+}
+
+fn can_answer(endpoint: Endpoint, status: StatusCode) -> bool {
+    let is_authorize = endpoint == Endpoint::Authorize;
+    status == StatusCode::METHOD_NOT_ALLOWED || is_authorize == (status == StatusCode::BAD_REQUEST)
 }
 
 fn mint_labels(algorithm: Algorithm, result: &'static str) -> [Label; 2] {

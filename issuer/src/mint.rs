@@ -103,7 +103,11 @@ impl Issuer {
     ///
     /// # Cancel safety
     /// As [`mint`](Self::mint).
-    pub async fn mint_with(&self, workload: &VerifiedWorkload, request: MintRequest) -> Result<Minted, MintError> {
+    pub async fn mint_with(
+        &self,
+        workload: &VerifiedWorkload,
+        request: MintRequest,
+    ) -> Result<Minted, MintError> {
         let began = self.clock().boot();
         let result = self.issue(workload, &request).await;
         let algorithm = match &result {

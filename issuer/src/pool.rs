@@ -43,7 +43,8 @@ impl Pool {
         let mut pool = Self { shared: Arc::new(Shared::new(limit)), threads: Vec::new() };
         for i in 0..threads.get() {
             let shared = Arc::clone(&pool.shared);
-            let thread = thread::Builder::new().name(format!("oneseal-sign-{i}")).spawn(move || shared.work())?;
+            let thread =
+                thread::Builder::new().name(format!("oneseal-sign-{i}")).spawn(move || shared.work())?;
             pool.threads.push(thread);
         }
         Ok(pool)
@@ -170,7 +171,7 @@ mod tests {
         pool.shared
             .push(Box::new(move || {
                 started.send(()).expect("the test waits");
-                drop(released.recv());
+                let _ = released.recv();
             }))
             .expect("there is room");
         has_started.await.expect("it starts");

@@ -5,7 +5,9 @@ use std::time::Duration;
 use oneseal_keystore::{Algorithm, Findings, IssuerUrl, Rotation};
 
 use crate::claims::{Audience, TokenLifetime};
-use crate::codes::{RULE_ALGORITHM_UNLISTED, RULE_NONE, RULE_OWN_AUDIENCE, RULE_TTL_CLAMPED, RULE_UNREACHABLE};
+use crate::codes::{
+    RULE_ALGORITHM_UNLISTED, RULE_NONE, RULE_OWN_AUDIENCE, RULE_TTL_CLAMPED, RULE_UNREACHABLE,
+};
 use crate::error::MintError;
 use crate::mint::MintRequest;
 use crate::workload::{VerifiedWorkload, Voucher};
@@ -77,7 +79,11 @@ impl Rules {
                 findings.push(&RULE_OWN_AUDIENCE, &place, format!("the audience {audience} is this issuer"));
             }
             if let Some(algorithm) = rule.algorithm.filter(|algorithm| !self.algorithms.contains(algorithm)) {
-                findings.push(&RULE_ALGORITHM_UNLISTED, &place, format!("{algorithm} is not among the issuer's"));
+                findings.push(
+                    &RULE_ALGORITHM_UNLISTED,
+                    &place,
+                    format!("{algorithm} is not among the issuer's"),
+                );
             }
             if self.rules[..i].iter().any(|earlier| earlier.audience == *audience) {
                 findings.push(&RULE_UNREACHABLE, &place, format!("{audience} is allowed before"));
@@ -99,7 +105,11 @@ impl Rules {
         for Rule { audience, ttl, .. } in &self.rules {
             let limit = rotation.max_token_ttl_s;
             if ttl.as_secs() > limit {
-                findings.push(&RULE_TTL_CLAMPED, format!("rule {audience}"), format!("{ttl} is above {limit} s"));
+                findings.push(
+                    &RULE_TTL_CLAMPED,
+                    format!("rule {audience}"),
+                    format!("{ttl} is above {limit} s"),
+                );
             }
         }
         findings
@@ -165,7 +175,11 @@ struct Allowed {
     algorithm: Option<Algorithm>,
 }
 
-fn life(asked: Option<Duration>, limit: TokenLifetime, rotation: &Rotation) -> Result<TokenLifetime, MintError> {
+fn life(
+    asked: Option<Duration>,
+    limit: TokenLifetime,
+    rotation: &Rotation,
+) -> Result<TokenLifetime, MintError> {
     let life = asked.map(TokenLifetime::new).transpose()?.unwrap_or(limit);
     if life > limit {
         return Err(MintError::LifetimeTooLong { asked: life, limit });
@@ -209,13 +223,22 @@ mod tests {
         VerifiedWorkload::vouched_by_admin("ops", Subject::parse("pod").expect("good"))
     }
 
-    fn decide(rules: &Rules, workload: &VerifiedWorkload, request: &MintRequest) -> Result<(u64, Algorithm), MintError> {
-        rules.decide(workload, request, &Rotation::default()).map(|grant| (grant.ttl.as_secs(), grant.algorithm))
+    fn decide(
+        rules: &Rules,
+        workload: &VerifiedWorkload,
+        request: &MintRequest,
+    ) -> Result<(u64, Algorithm), MintError> {
+        rules
+            .decide(workload, request, &Rotation::default())
+            .map(|grant| (grant.ttl.as_secs(), grant.algorithm))
     }
 
     #[test]
     fn nothing_is_allowed_until_a_rule_says_so_and_the_first_decides() {
-        let rules = rules(vec![rule("a", HOUR), rule("a", 2 * HOUR), rule("b", 600).algorithm(Algorithm::Es256)], &[]);
+        let rules = rules(
+            vec![rule("a", HOUR), rule("a", 2 * HOUR), rule("b", 600).algorithm(Algorithm::Es256)],
+            &[],
+        );
         let ask = |text: &str| decide(&rules, &embedder(), &MintRequest::new(audience(text)));
         assert!(matches!(ask("c"), Err(MintError::NotAllowed(_))));
         assert!(matches!(ask("A"), Err(MintError::NotAllowed(_))), "audiences are compared byte for byte");
@@ -239,9 +262,15 @@ mod tests {
             let rules = rules(vec![rule(text, HOUR)], &[text]);
             let request = MintRequest::new(audience(text));
             for workload in [embedder(), admin()] {
-                assert!(matches!(decide(&rules, &workload, &request), Err(MintError::OwnAudience(_))), "{text}");
+                assert!(
+                    matches!(decide(&rules, &workload, &request), Err(MintError::OwnAudience(_))),
+                    "{text}"
+                );
             }
-            assert_eq!(rules.check().iter().filter(|found| found.code.name == "rule.own_audience").count(), 2);
+            assert_eq!(
+                rules.check().iter().filter(|found| found.code.name == "rule.own_audience").count(),
+                2
+            );
         }
     }
 
@@ -251,7 +280,10 @@ mod tests {
         let ask = |ttl_s| MintRequest::new(audience("a")).ttl(Duration::from_secs(ttl_s));
         assert_eq!(decide(&rules, &embedder(), &ask(600)).expect("less is fine").0, 600);
         let refused = decide(&rules, &embedder(), &ask(HOUR + 1)).expect_err("above the rule");
-        assert_eq!(refused.to_string(), "a life of 3601 s was asked for, but at most 3600 s is allowed; ask for less");
+        assert_eq!(
+            refused.to_string(),
+            "a life of 3601 s was asked for, but at most 3600 s is allowed; ask for less"
+        );
         assert!(matches!(decide(&rules, &embedder(), &ask(5)), Err(MintError::Invalid(_))));
 
         let mut ring = Rotation::default();
@@ -277,7 +309,8 @@ mod tests {
     fn an_algorithm_must_be_the_rules_or_one_that_discovery_names() {
         let rules = rules(vec![rule("a", 600), rule("b", 600).algorithm(Algorithm::Es256)], &[]);
         let ask = |text: &str, algorithm| {
-            decide(&rules, &embedder(), &MintRequest::new(audience(text)).algorithm(algorithm)).map(|got| got.1)
+            decide(&rules, &embedder(), &MintRequest::new(audience(text)).algorithm(algorithm))
+                .map(|got| got.1)
         };
         assert_eq!(ask("a", Algorithm::Es256).expect("listed"), Algorithm::Es256);
         assert!(matches!(ask("a", Algorithm::EdDsa), Err(MintError::AlgorithmNotAllowed { .. })));

@@ -67,14 +67,20 @@ pub(crate) fn verify(
     if text(&members, "aud")? != audience.as_str() {
         return Err(VerifyError::Audience);
     }
-    let (issued_at, not_before, expires_at) = (time(&members, "iat")?, time(&members, "nbf")?, time(&members, "exp")?);
+    let (issued_at, not_before, expires_at) =
+        (time(&members, "iat")?, time(&members, "nbf")?, time(&members, "exp")?);
     check_times(issued_at.max(not_before), expires_at, now, snapshot.rotation().skew_s)?;
     let subject = text(&members, "sub")?.to_owned();
     let id = text(&members, "jti")?.to_owned();
     Ok(Claims { members, subject, id, issued_at, expires_at })
 }
 
-fn check_times(begins_at: UnixTime, expires_at: UnixTime, now: UnixTime, skew_s: u64) -> Result<(), VerifyError> {
+fn check_times(
+    begins_at: UnixTime,
+    expires_at: UnixTime,
+    now: UnixTime,
+    skew_s: u64,
+) -> Result<(), VerifyError> {
     let skew_s = i64::try_from(skew_s).unwrap_or(i64::MAX);
     let ago_s = now.as_secs().saturating_sub(expires_at.as_secs());
     if ago_s >= skew_s.max(0) {

@@ -47,7 +47,11 @@ impl VerifiedWorkload {
     ///
     /// # Errors
     /// A [`ClaimError`], for the issuer's own names among others; see [`ExtraClaims`].
-    pub fn with_claim(mut self, name: impl Into<String>, value: impl Into<Value>) -> Result<Self, ClaimError> {
+    pub fn with_claim(
+        mut self,
+        name: impl Into<String>,
+        value: impl Into<Value>,
+    ) -> Result<Self, ClaimError> {
         self.claims = self.claims.with(name, value)?;
         Ok(self)
     }

@@ -171,7 +171,8 @@ pub const MAX_TOKEN_LEN: usize = 16 * 1024;
 /// Header, payload and signature at their worst: every byte of a name escaped to two, a kid of 128 characters, an
 /// RSA key of 8192 bits. So no token can be too large, and nothing has to be measured when one is minted.
 const LARGEST_PAYLOAD: usize = 2 * (255 + Subject::MAX_LEN + Audience::MAX_LEN) + 256 + ExtraClaims::MAX_LEN;
-const LARGEST_TOKEN: usize = base64_len(64 + 2 * 128) + 1 + base64_len(LARGEST_PAYLOAD) + 1 + base64_len(1024);
+const LARGEST_TOKEN: usize =
+    base64_len(64 + 2 * 128) + 1 + base64_len(LARGEST_PAYLOAD) + 1 + base64_len(1024);
 const _: () = assert!(LARGEST_TOKEN <= MAX_TOKEN_LEN);
 
 const fn base64_len(octets: usize) -> usize {
@@ -218,7 +219,8 @@ mod tests {
     #[test]
     fn the_payload_is_json_with_integers_and_one_audience() {
         let extra = ExtraClaims::default().with("tags", json!({"team": ["a"]})).expect("good");
-        let (subject, audience) = (Subject::parse("pod\"1\\é").expect("good"), Audience::parse("rp").expect("good"));
+        let (subject, audience) =
+            (Subject::parse("pod\"1\\é").expect("good"), Audience::parse("rp").expect("good"));
         let set = ClaimSet {
             issuer_json: &json_string("https://oidc.example"),
             subject: &subject,

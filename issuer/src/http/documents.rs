@@ -86,7 +86,8 @@ pub(crate) struct Documents {
 impl Documents {
     pub(crate) fn new(snapshot: &Snapshot, endpoints: &Endpoints) -> Self {
         let rotation = snapshot.rotation();
-        let mut discovery = Document::new(endpoints.discovery.clone(), &hex_etag(&endpoints.discovery), rotation);
+        let mut discovery =
+            Document::new(endpoints.discovery.clone(), &hex_etag(&endpoints.discovery), rotation);
         let mut jwks = Document::new(snapshot.jwks().clone(), snapshot.etag(), rotation);
         let identity = snapshot.identity();
         jwks.set(REVISION, &format!("{}.{}", identity.incarnation, identity.revision));
@@ -156,7 +157,10 @@ impl<'a> Discovery<'a> {
             jwks_uri: url.url_of(&url.jwks_path()),
             response_types_supported: ["id_token"],
             subject_types_supported: ["public"],
-            id_token_signing_alg_values_supported: algorithms.iter().map(|algorithm| algorithm.as_str()).collect(),
+            id_token_signing_alg_values_supported: algorithms
+                .iter()
+                .map(|algorithm| algorithm.as_str())
+                .collect(),
             scopes_supported: ["openid"],
             claims_supported: ["iss", "sub", "aud", "iat", "nbf", "exp", "jti"],
         }
@@ -198,7 +202,10 @@ mod tests {
     fn paths_are_compared_byte_for_byte() {
         let endpoints = endpoints("https://oidc.example/t");
         assert_eq!(endpoints.find("/t/.well-known/jwks.json"), Some(Endpoint::Jwks));
-        assert_eq!(endpoints.find("/.well-known/oauth-authorization-server/t"), Some(Endpoint::OauthMetadata));
+        assert_eq!(
+            endpoints.find("/.well-known/oauth-authorization-server/t"),
+            Some(Endpoint::OauthMetadata)
+        );
         for path in [
             "/.well-known/jwks.json",
             "/t/.well-known/jwks.json/",

@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 use http::header::{
-    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_MAX_AGE,
-    ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, USER_AGENT, X_CONTENT_TYPE_OPTIONS,
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_MAX_AGE, ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, USER_AGENT,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 
@@ -31,7 +32,11 @@ impl Issuer {
         let response = match endpoint {
             Endpoint::Authorize => authorize(method),
             _ if *method == Method::OPTIONS => preflight(),
-            _ => return Some(self.document(endpoint, method, headers).unwrap_or_else(|| self.refuse(endpoint))),
+            _ => {
+                return Some(
+                    self.document(endpoint, method, headers).unwrap_or_else(|| self.refuse(endpoint)),
+                );
+            }
         };
         self.count(endpoint, &response);
         Some(response)
@@ -64,7 +69,8 @@ impl Issuer {
             Endpoint::Authorize => return None,
         };
         if endpoint == Endpoint::Jwks && with_body {
-            published.fetched(headers.get(USER_AGENT).map_or(Agent::Other, |agent| Agent::of(agent.as_bytes())));
+            published
+                .fetched(headers.get(USER_AGENT).map_or(Agent::Other, |agent| Agent::of(agent.as_bytes())));
         }
         let response = answer(document, with_body, headers);
         self.count(endpoint, &response);
@@ -127,7 +133,8 @@ fn method_not_allowed(allow: &'static str) -> Response<Bytes> {
 
 /// An error that no cache keeps.
 fn error(status: StatusCode, body: &'static str, with_body: bool) -> Response<Bytes> {
-    let mut response = Response::new(if with_body { Bytes::from_static(body.as_bytes()) } else { Bytes::new() });
+    let mut response =
+        Response::new(if with_body { Bytes::from_static(body.as_bytes()) } else { Bytes::new() });
     *response.status_mut() = status;
     *response.headers_mut() =
         fixed([(CONTENT_TYPE, JSON), (CACHE_CONTROL, "no-store"), (X_CONTENT_TYPE_OPTIONS, "nosniff")]);
@@ -140,5 +147,4 @@ fn fixed<const N: usize>(headers: [(HeaderName, &'static str); N]) -> HeaderMap 
 }
 
 const AUTHORIZE: &str = r#"{"error":"unsupported_response_type","error_description":"this issuer gives tokens to workloads and has no interactive login"}"#;
-const METHOD_NOT_ALLOWED: &str =
-    r#"{"error":"method_not_allowed","error_description":"see the Allow header for the methods of this path"}"#;
+const METHOD_NOT_ALLOWED: &str = r#"{"error":"method_not_allowed","error_description":"see the Allow header for the methods of this path"}"#;

@@ -1,11 +1,17 @@
 //! The issuer's paths as axum routes.
 
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
 use axum::routing::any;
+use bytes::Bytes;
 use http::StatusCode;
+use http_body::Frame;
 
 use super::documents::Endpoint;
 use crate::Issuer;
@@ -36,7 +42,31 @@ impl Issuer {
 
     fn answer(&self, request: &Request) -> Response {
         let response = self.respond(request.method(), request.uri().path(), request.headers());
-        response.map_or_else(not_found, |response| response.map(Body::from))
+        response.map_or_else(not_found, |response| {
+            let has_no_length =
+                matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+            response.map(|body| if has_no_length { Body::new(NoBody) } else { Body::from(body) })
+        })
+    }
+}
+
+/// An empty body that does not tell its length. To one that does, axum adds `Content-Length: 0`, which 204 must not
+/// have, and which in 304 would say that the document is empty (RFC 9110 section 8.6).
+struct NoBody;
+
+impl http_body::Body for NoBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(None)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        true
     }
 }
 

@@ -44,9 +44,24 @@ impl Readings {
         let snapshot = &published.snapshot;
         writer.jwks(&Digest::of(snapshot.jwks()).to_string())?;
         let identity = snapshot.identity();
-        writer.gauge("ring_incarnation", "Which life of the ring is served; 0 for bare keys", None, identity.incarnation)?;
-        writer.gauge("ring_revision", "Which revision of the ring is served; 0 for bare keys", None, identity.revision)?;
-        writer.gauge("tasks_running", "1 while Tasks::run is running", None, u32::from(self.live.are_tasks_running()))?;
+        writer.gauge(
+            "ring_incarnation",
+            "Which life of the ring is served; 0 for bare keys",
+            None,
+            identity.incarnation,
+        )?;
+        writer.gauge(
+            "ring_revision",
+            "Which revision of the ring is served; 0 for bare keys",
+            None,
+            identity.revision,
+        )?;
+        writer.gauge(
+            "tasks_running",
+            "1 while Tasks::run is running",
+            None,
+            u32::from(self.live.are_tasks_running()),
+        )?;
         writer.gauge("minting", "1 while this replica mints", None, u32::from(health.minting.is_on()))?;
         let age = "Time since the last good look at the provider began";
         writer.gauge("refresh_age", age, SECONDS, health.age.as_secs_f64())?;
@@ -58,11 +73,16 @@ impl Readings {
     fn write_refreshes(&self, writer: &mut Writer<'_>) -> fmt::Result {
         let status = self.keystore.status();
         let help = "Looks at the provider, by how they ended";
-        let mut family = writer.0.encode_descriptor("oneseal_refreshes", help, None, MetricType::Counter)?;
-        let counts =
-            [("ok", status.refreshes_ok), ("failed", status.refreshes_failed), ("refused", status.records_refused)];
+        let mut family = writer.0.encode_descriptor("refreshes", help, None, MetricType::Counter)?;
+        let counts = [
+            ("ok", status.refreshes_ok),
+            ("failed", status.refreshes_failed),
+            ("refused", status.records_refused),
+        ];
         for (result, count) in counts {
-            family.encode_family(&[("result", result)])?.encode_counter::<NoLabelSet, _, u64>(&count, None)?;
+            family
+                .encode_family(&[("result", result)])?
+                .encode_counter::<NoLabelSet, _, u64>(&count, None)?;
         }
         Ok(())
     }
@@ -70,19 +90,20 @@ impl Readings {
 
 fn write_keys(writer: &mut Writer<'_>, published: &Published) -> fmt::Result {
     let help = "1 for each published key, with its state";
-    let mut family = writer.0.encode_descriptor("oneseal_key_state", help, None, MetricType::Gauge)?;
+    let mut family = writer.0.encode_descriptor("key_state", help, None, MetricType::Gauge)?;
     for key in published.snapshot.keys() {
-        let labels = [("kid", key.kid.as_str()), ("alg", key.algorithm.as_str()), ("state", key.state.as_str())];
+        let labels =
+            [("kid", key.kid.as_str()), ("alg", key.algorithm.as_str()), ("state", key.state.as_str())];
         family.encode_family(&labels)?.encode_gauge(&1_u32)?;
     }
     let help = "When this process first published the key";
-    let name = "oneseal_key_first_served_timestamp";
+    let name = "key_first_served_timestamp";
     let mut family = writer.0.encode_descriptor(name, help, SECONDS, MetricType::Gauge)?;
     for marks in published.marks() {
         family.encode_family(&[("kid", marks.kid.as_str())])?.encode_gauge(&marks.first_served.as_secs())?;
     }
     let help = "The latest exp of the tokens this process signed with the key; 0 if it signed none";
-    let name = "oneseal_key_last_exp_timestamp";
+    let name = "key_last_exp_timestamp";
     let mut family = writer.0.encode_descriptor(name, help, SECONDS, MetricType::Gauge)?;
     for marks in published.marks() {
         let exp = marks.last_exp().map_or(0, |exp| exp.as_secs());
@@ -93,7 +114,7 @@ fn write_keys(writer: &mut Writer<'_>, published: &Published) -> fmt::Result {
 
 fn write_fetches(writer: &mut Writer<'_>, published: &Published) -> fmt::Result {
     let help = "GETs of the key set since it last changed, by user agent: who has picked the new one up";
-    let name = "oneseal_jwks_fetches_since_publish";
+    let name = "jwks_fetches_since_publish";
     let mut family = writer.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
     for agent in Agent::ALL {
         family.encode_family(&[("agent", agent.label())])?.encode_gauge(&published.fetches(agent))?;
@@ -101,7 +122,7 @@ fn write_fetches(writer: &mut Writer<'_>, published: &Published) -> fmt::Result 
     Ok(())
 }
 
-/// Names begin with `oneseal_` here by hand: a registry's prefix does not reach collectors.
+/// The registry puts `oneseal_` before each name.
 struct Writer<'a>(DescriptorEncoder<'a>);
 
 impl Writer<'_> {
@@ -112,13 +133,12 @@ impl Writer<'_> {
         unit: Option<&Unit>,
         value: impl EncodeGaugeValue,
     ) -> fmt::Result {
-        let name = format!("oneseal_{name}");
-        self.0.encode_descriptor(&name, help, unit, MetricType::Gauge)?.encode_gauge(&value)
+        self.0.encode_descriptor(name, help, unit, MetricType::Gauge)?.encode_gauge(&value)
     }
 
     fn jwks(&mut self, digest: &str) -> fmt::Result {
         let help = "SHA-256 of the key set that is served: one value over all replicas";
-        let mut metric = self.0.encode_descriptor("oneseal_jwks", help, None, MetricType::Info)?;
+        let mut metric = self.0.encode_descriptor("jwks", help, None, MetricType::Info)?;
         metric.encode_info(&[("digest", digest)])
     }
 }

@@ -1,0 +1,12 @@
+//! The issuer as its users see it: what is minted, what is published, what is counted.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod atomicity;
+mod building;
+mod documents;
+mod metrics;
+mod minting;
+mod routing;
+mod secrets;
