@@ -6,12 +6,15 @@ use std::{env, fs};
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rustc-env=ONESEAL_BUILD_RUSTC={}", rustc().unwrap_or_else(|| "rustc of unknown version".to_owned()));
-    for (name, of_cargo) in [("TARGET", "TARGET"), ("PROFILE", "PROFILE")] {
-        println!("cargo::rustc-env=ONESEAL_BUILD_{name}={}", env::var(of_cargo).unwrap_or_default());
+    println!(
+        "cargo::rustc-env=BUILT_WITH_RUSTC={}",
+        rustc().unwrap_or_else(|| "rustc of unknown version".to_owned())
+    );
+    for name in ["TARGET", "PROFILE"] {
+        println!("cargo::rustc-env=BUILT_FOR_{name}={}", env::var(name).unwrap_or_default());
     }
     let version = crypto().unwrap_or_default();
-    println!("cargo::rustc-env=ONESEAL_BUILD_CRYPTO={}", format!("aws-lc-rs {version}").trim_end());
+    println!("cargo::rustc-env=BUILT_WITH_CRYPTO={}", format!("aws-lc-rs {version}").trim_end());
 }
 
 /// `rustc 1.95.0 (…)`.
@@ -24,7 +27,10 @@ fn rustc() -> Option<String> {
 /// The version of the crypto library by the lock file: the workspace's, or a packaged crate's own.
 fn crypto() -> Option<String> {
     let here = env::var_os("CARGO_MANIFEST_DIR")?;
-    let lock = ["../Cargo.lock", "Cargo.lock"].map(|name| Path::new(&here).join(name)).into_iter().find(|path| path.exists())?;
+    let lock = ["../Cargo.lock", "Cargo.lock"]
+        .map(|name| Path::new(&here).join(name))
+        .into_iter()
+        .find(|path| path.exists())?;
     println!("cargo::rerun-if-changed={}", lock.display());
     let text = fs::read_to_string(lock).ok()?;
     let (_, after) = text.split_once("name = \"aws-lc-rs\"\n")?;

@@ -42,7 +42,10 @@ pub(crate) async fn run(args: Args, _globals: &Globals) -> Result<Exit, Failure>
     match args.verb {
         Verb::Init(InitArgs { output: Some(path) }) => {
             write_new(&path, &config::commented()).map_err(|error| not_written(&path, error))?;
-            output::print_line(&format!("wrote {}; `oneseal check` judges it once it is filled in", path.display()))?;
+            output::print_line(&format!(
+                "wrote {}; `oneseal check` judges it once it is filled in",
+                path.display()
+            ))?;
         }
         Verb::Init(InitArgs { output: None }) => output::print(&config::commented())?,
         Verb::Schema => output::print(&config::schema())?,
@@ -60,13 +63,16 @@ fn write_new(path: &Path, text: &str) -> io::Result<()> {
 fn not_written(path: &Path, error: io::Error) -> Failure {
     let path = path.display();
     let (exit, message) = match error.kind() {
-        ErrorKind::AlreadyExists => {
-            (Exit::Refused, format!("{path} is there already and is left as it is: name another file, or move it away"))
-        }
+        ErrorKind::AlreadyExists => (
+            Exit::Refused,
+            format!("{path} is there already and is left as it is: name another file, or move it away"),
+        ),
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
             (Exit::Denied, format!("{path} may not be written by this user"))
         }
-        ErrorKind::NotFound => (Exit::Refused, format!("the directory of {path} does not exist: make it first")),
+        ErrorKind::NotFound => {
+            (Exit::Refused, format!("the directory of {path} does not exist: make it first"))
+        }
         _ => (Exit::Refused, format!("{path} was not written")),
     };
     Failure::new(exit, message).because(error)

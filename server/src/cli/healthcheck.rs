@@ -38,6 +38,11 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
             PartialConfig::load(sources).map_err(keys::refused)?.0.settings.listen.ops
         }
     };
+    if ops.port() == 0 {
+        return Err(Failure::usage(
+            "listen.ops has port 0, so the system has chosen one: name it by --ops ADDRESS",
+        ));
+    }
     let url = format!("http://localhost:{}/readyz", ops.port());
     let mut last = Ok(Exit::No);
     for address in reachable(ops) {
@@ -73,7 +78,9 @@ async fn ask(url: &str, connect_to: Option<SocketAddr>) -> Result<Exit, Failure>
             output::print_line("ready")?;
             Ok(Exit::Done)
         }
-        Ok(Fetched { status, body, .. }) => Err(no(format!("not ready: {place} answers {status}: {}", said(&body)))),
+        Ok(Fetched { status, body, .. }) => {
+            Err(no(format!("not ready: {place} answers {status}: {}", said(&body))))
+        }
         Err(error) => Err(no(format!("no answer from {place}: {}", chain(&error)))),
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::Subcommand;
 use oneseal_coordination::SystemClock;
-use oneseal_keystore::{Algorithm, Findings, Keystore, KeystoreOptions, Snapshot};
+use oneseal_keystore::{Algorithm, Finding, Findings, Keystore, KeystoreOptions, Snapshot};
 use oneseal_providers::Description;
 
 use super::Globals;
@@ -51,8 +51,9 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
 #[derive(Debug, clap::Args)]
 struct Place {
     /// Where the ring rests, such as file:/var/lib/oneseal/keyring.json [default: configuration's provider]
-    // A text here and judged with the configuration: clap would repeat a key that is pasted by mistake.
-    #[arg(long, value_name = "URI")]
+    // A text here and judged with the configuration: clap would repeat a key that is pasted by mistake. PEM begins with
+    // a hyphen.
+    #[arg(long, value_name = "URI", allow_hyphen_values = true)]
     provider: Option<String>,
     /// Whose ring it is [default: configuration's issuer.url]
     #[arg(long, value_name = "URL")]
@@ -64,7 +65,11 @@ impl Place {
         self.sources_in(std::env::vars_os(), globals)
     }
 
-    fn sources_in(self, variables: impl IntoIterator<Item = (OsString, OsString)>, globals: &Globals) -> Sources {
+    fn sources_in(
+        self,
+        variables: impl IntoIterator<Item = (OsString, OsString)>,
+        globals: &Globals,
+    ) -> Sources {
         Sources::new(variables)
             .config(globals.config.clone())
             .flag("--provider", "provider.uri", self.provider)
@@ -80,7 +85,7 @@ struct Opened {
 
 /// Reads the ring. Where it rests, and with which algorithms it is served, is not judged: that is `check`'s to say.
 async fn open(place: Place, globals: &Globals) -> Result<Opened, Failure> {
-    let (config, _) = Config::load(place.sources(globals)).map_err(refused)?;
+    let config = load(place.sources(globals))?;
     let choice = match config.provider {
         ProviderChoice::File { path, .. } => ProviderChoice::File { path, durable: true },
         other @ (ProviderChoice::Env { .. } | ProviderChoice::Inline { .. }) => other,
@@ -95,8 +100,22 @@ async fn open(place: Place, globals: &Globals) -> Result<Opened, Failure> {
     Ok(Opened { provider: description, snapshot: keystore.snapshot() })
 }
 
+fn load(sources: Sources) -> Result<Config, Failure> {
+    let findings = match Config::load(sources) {
+        Ok((config, _)) => return Ok(config),
+        Err(findings) => findings,
+    };
+    let is_missing =
+        |finding: &Finding| matches!(finding.code.name, "config.missing" | "provider.not_configured");
+    let hint = if findings.iter().any(is_missing) { HINT } else { "" };
+    let failure = refused(findings);
+    Err(Failure::new(failure.exit(), format!("{failure}{hint}")))
+}
+
 /// All faults at once, with the exit code of the strongest.
 pub(crate) fn refused(findings: Findings) -> Failure {
     let exit = findings.exit().map_or(Exit::Refused, Exit::from);
-    Failure::new(exit, report::human(&findings))
+    Failure::new(exit, format!("refused\n{}", report::human(&findings).trim_end()))
 }
+
+const HINT: &str = "\nHere --provider URI and --issuer URL name them as well.";

@@ -16,8 +16,8 @@ pub(crate) mod client;
 
 /// What to mint, and where.
 ///
-/// Standard output gets the token alone, without a line end after it only where the shell strips it anyway: it can be
-/// used as `TOKEN=$(oneseal mint …)`.
+/// Standard output gets the token alone, so that it can be used as TOKEN=$(oneseal mint …). The replica must have
+/// admin.mint = true.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The replica's admin socket, its `listen.admin`
@@ -58,7 +58,8 @@ pub(crate) async fn run(args: Args, _globals: &Globals) -> Result<Exit, Failure>
     };
     let minted = client::mint(&admin, &request).await?;
     if json {
-        let text = serde_json::to_string(&minted).map_err(|error| Failure::internal("no JSON").because(error))?;
+        let text =
+            serde_json::to_string(&minted).map_err(|error| Failure::internal("no JSON").because(error))?;
         output::print_line(&text)?;
     } else {
         output::print_line(&minted.token)?;
@@ -82,7 +83,12 @@ impl FromStr for Claim {
         let (name, value) = match before.strip_suffix(':') {
             Some(name) => {
                 let value = serde_json::from_str(after);
-                (name, value.map_err(|error| format!("what follows := is no JSON ({error}); name=text takes a text as it is"))?)
+                (
+                    name,
+                    value.map_err(|error| {
+                        format!("what follows := is no JSON ({error}); name=text takes a text as it is")
+                    })?,
+                )
             }
             None => (before, Value::from(after)),
         };

@@ -10,6 +10,7 @@ use clap::{Parser, Subcommand};
 
 use crate::exit::{Exit, Failure};
 use crate::logging::LogFormat;
+use crate::output;
 
 pub(crate) mod check;
 pub(crate) mod completions;
@@ -61,7 +62,7 @@ pub(crate) enum Verb {
     Verify(verify::Args),
     /// Write a commented configuration file, or the JSON Schema of one
     Config(config::Args),
-    /// Ask a running replica whether it lives, for container health checks
+    /// Ask a running replica whether it is ready, for container health checks
     Healthcheck(healthcheck::Args),
     /// Print which oneseal this is
     Version(version::Args),
@@ -93,10 +94,18 @@ impl Cli {
 
 /// Prints what clap has to say, help or a mistake, and tells how the process ends.
 pub(crate) fn answer(said: &clap::Error) -> Exit {
-    // Nobody is left to be told that it could not be printed.
-    drop(said.print());
+    let quoted = said.to_string();
+    if KEY_MARKS.iter().any(|mark| quoted.contains(mark)) {
+        output::complain("oneseal: an argument holds a private key; name the place where it rests, by --provider");
+    } else {
+        // Nobody is left to be told that it could not be printed.
+        drop(said.print());
+    }
     if said.use_stderr() { Exit::Usage } else { Exit::Done }
 }
+
+/// By which a key is known that was pasted by mistake: of PEM, and of a JWK. What is not taken is quoted otherwise.
+const KEY_MARKS: [&str; 2] = ["PRIVATE KEY", "\"d\""];
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 done · 1 the answer is no · 64 usage · 69 unavailable · 70 internal · 71 cannot bind ·

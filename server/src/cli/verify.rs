@@ -53,7 +53,9 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     }
     if let Some(path) = ca {
         let pem = fs::read_to_string(&path);
-        let pem = pem.map_err(|error| Failure::usage(format!("--ca {} cannot be read", path.display())).because(error))?;
+        let pem = pem.map_err(|error| {
+            Failure::usage(format!("--ca {} cannot be read", path.display())).because(error)
+        })?;
         builder = builder.add_root_certificate(pem);
     }
     let relying_party =
@@ -89,13 +91,17 @@ fn configured(flag: Option<String>, globals: &Globals) -> Result<IssuerUrl, Fail
 
 fn from_standard_input() -> Result<String, Failure> {
     if io::stdin().is_terminal() {
-        return Err(Failure::usage("no token: give it as an argument, or pipe it in: … | oneseal verify - --aud …"));
+        return Err(Failure::usage(
+            "no token: give it as an argument, or pipe it in: … | oneseal verify - --aud …",
+        ));
     }
     let mut bytes = Vec::new();
     let read = io::stdin().take(MAX_TOKEN + 1).read_to_end(&mut bytes);
     read.map_err(|error| Failure::internal("standard input cannot be read").because(error))?;
     if bytes.len() as u64 > MAX_TOKEN {
-        return Err(Failure::usage(format!("standard input has more than {MAX_TOKEN} bytes: that is no token")));
+        return Err(Failure::usage(format!(
+            "standard input has more than {MAX_TOKEN} bytes: that is no token"
+        )));
     }
     // What is not UTF-8 is refused as a token, in the words of the one who judges tokens.
     Ok(String::from_utf8_lossy(&bytes).into_owned())
@@ -107,7 +113,8 @@ async fn resolve(address: &str) -> Result<SocketAddr, Failure> {
         Ok(Some(address)) => Ok(address),
         Ok(None) => Err(Failure::new(Exit::Unavailable, format!("--connect-to {address:?} has no address"))),
         Err(error) => {
-            let message = format!("--connect-to {address:?} is not found; write HOST:PORT, such as 10.0.0.7:8080");
+            let message =
+                format!("--connect-to {address:?} is not found; write HOST:PORT, such as 10.0.0.7:8080");
             Err(Failure::usage(message).because(error))
         }
     }
@@ -115,7 +122,9 @@ async fn resolve(address: &str) -> Result<SocketAddr, Failure> {
 
 fn failure(error: VerifyError, issuer: &IssuerUrl) -> Failure {
     if error.is_unavailable() {
-        let message = format!("the token is not judged: {issuer} cannot be asked; look whether it is reachable from here");
+        let message = format!(
+            "the token is not judged: {issuer} cannot be asked; look whether it is reachable from here"
+        );
         return Failure::new(Exit::Unavailable, message).because(error);
     }
     Failure::new(Exit::No, "not valid").because(error)

@@ -40,9 +40,9 @@ pub(crate) async fn run(args: Args, _globals: &Globals) -> Result<Exit, Failure>
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 // The build script sets these.
-const RUSTC: &str = env!("ONESEAL_BUILD_RUSTC");
-const TARGET: &str = env!("ONESEAL_BUILD_TARGET");
-const PROFILE: &str = env!("ONESEAL_BUILD_PROFILE");
-const CRYPTO: &str = env!("ONESEAL_BUILD_CRYPTO");
+const RUSTC: &str = env!("BUILT_WITH_RUSTC");
+const TARGET: &str = env!("BUILT_FOR_TARGET");
+const PROFILE: &str = env!("BUILT_FOR_PROFILE");
+const CRYPTO: &str = env!("BUILT_WITH_CRYPTO");
 /// The kinds that this program can open.
 const PROVIDERS: [&str; 3] = ["file", "env", "inline"];

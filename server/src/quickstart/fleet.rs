@@ -151,11 +151,6 @@ impl Replica {
         &self.launch.admin
     }
 
-    /// Its log file.
-    pub(crate) fn log(&self) -> PathBuf {
-        self.launch.log()
-    }
-
     fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
@@ -170,11 +165,13 @@ struct Launch {
 }
 
 impl Launch {
-    /// Writes the replica's configuration.
+    /// Writes the replica's configuration and begins its log anew: it would grow with every quickstart.
     fn prepare(place: &Place, issuer: &IssuerUrl, number: usize) -> Result<Self, Failure> {
         let launch = Self { number, home: place.home(number)?, admin: place.admin_socket(number) };
         let text = configuration(issuer, &place.ring(), &launch.admin);
-        fs::write(launch.config(), text).map_err(|error| unwritable(&launch.config(), error))?;
+        for (file, text) in [(launch.config(), text.as_str()), (launch.log(), "")] {
+            fs::write(&file, text).map_err(|error| unwritable(&file, error))?;
+        }
         Ok(launch)
     }
 
@@ -191,7 +188,8 @@ impl Launch {
         let log_begins = log.metadata().map_or(0, |metadata| metadata.len());
         let output = log.try_clone().map_err(|error| unwritable(&self.log(), error))?;
         let program = std::env::current_exe();
-        let program = program.map_err(|error| Failure::internal("our own program is not found").because(error))?;
+        let program =
+            program.map_err(|error| Failure::internal("our own program is not found").because(error))?;
         let mut command = Command::new(program);
         command
             .arg("serve")
@@ -256,7 +254,8 @@ impl Starting {
             let ended = self.child.try_wait().ok().flatten();
             if let Ok(bytes) = fs::read(self.launch.ready_file()) {
                 let ready = serde_json::from_slice(&bytes);
-                return ready.map_err(|error| Failure::internal("a ready file is not readable").because(error));
+                return ready
+                    .map_err(|error| Failure::internal("a ready file is not readable").because(error));
             }
             if let Some(status) = ended {
                 return Err(self.failed("did not start", Some(status)));
@@ -269,7 +268,8 @@ impl Starting {
         let log = self.launch.log();
         let tail = tail(&log, self.log_begins).unwrap_or_default();
         let how = status.map(|status| format!(" ({status})")).unwrap_or_default();
-        let message = format!("replica {} {what}{how}; its log {} ends:\n{tail}", self.launch.number, log.display());
+        let message =
+            format!("replica {} {what}{how}; its log {} ends:\n{tail}", self.launch.number, log.display());
         Failure::new(exit_of(status), message)
     }
 }
@@ -338,7 +338,8 @@ fn tail(log: &Path, begins: u64) -> io::Result<String> {
 }
 
 fn unwritable(path: &Path, error: io::Error) -> Failure {
-    Failure::refused(format!("{} cannot be written; name another place by --dir", path.display())).because(error)
+    Failure::refused(format!("{} cannot be written; name another place by --dir", path.display()))
+        .because(error)
 }
 
 /// Ten times what a loaded machine has been seen to take.

@@ -29,7 +29,9 @@ struct Shared {
 impl Backends {
     /// Room for `count` replicas, none of which is there yet.
     pub(crate) fn new(count: usize) -> Self {
-        Self { shared: Arc::new(Shared { addresses: Mutex::new(vec![None; count]), turn: AtomicUsize::new(0) }) }
+        Self {
+            shared: Arc::new(Shared { addresses: Mutex::new(vec![None; count]), turn: AtomicUsize::new(0) }),
+        }
     }
 
     /// Says where replica `index` is now; `None` for nowhere.
@@ -125,7 +127,11 @@ mod tests {
         listener.local_addr().expect("bound")
     }
 
-    async fn in_front_of(backends: &Backends, running: &mut JoinSet<()>, cancel: &CancellationToken) -> SocketAddr {
+    async fn in_front_of(
+        backends: &Backends,
+        running: &mut JoinSet<()>,
+        cancel: &CancellationToken,
+    ) -> SocketAddr {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
         let address = listener.local_addr().expect("bound");
         running.spawn(run(listener, backends.clone(), cancel.clone()));

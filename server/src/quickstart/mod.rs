@@ -142,7 +142,12 @@ async fn prove(fleet: &mut Fleet, issuer: &IssuerUrl) -> Result<Proof, Failure> 
 }
 
 /// Looks again and again, and starts what somebody else has killed. Ends only with a difference.
-async fn watch(fleet: &mut Fleet, scene: &Scene<'_>, proof: &Proof, live: &mut Live) -> Result<Exit, Failure> {
+async fn watch(
+    fleet: &mut Fleet,
+    scene: &Scene<'_>,
+    proof: &Proof,
+    live: &mut Live,
+) -> Result<Exit, Failure> {
     loop {
         for index in fleet.revive().await? {
             live.revived(fleet.replicas()[index].number());
@@ -200,7 +205,8 @@ struct Signals {
 
 impl Signals {
     fn catch() -> Result<Self, Failure> {
-        let catch = |kind| signal(kind).map_err(|error| Failure::internal("signals cannot be caught").because(error));
+        let catch =
+            |kind| signal(kind).map_err(|error| Failure::internal("signals cannot be caught").because(error));
         Ok(Self {
             interrupt: catch(SignalKind::interrupt())?,
             terminate: catch(SignalKind::terminate())?,

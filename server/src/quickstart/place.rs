@@ -142,7 +142,8 @@ fn lock(dir: &Path) -> Result<File, Failure> {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => {
             let dir = dir.display();
-            let message = format!("another quickstart runs in {dir}: end it, or give this one its own place by --dir");
+            let message =
+                format!("another quickstart runs in {dir}: end it, or give this one its own place by --dir");
             Err(Failure::new(Exit::TryLater, message))
         }
         Err(TryLockError::Error(error)) => Err(unusable(&path, error)),
@@ -225,7 +226,8 @@ fn unusable(path: &Path, error: io::Error) -> Failure {
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Exit::Denied,
         _ => Exit::Refused,
     };
-    Failure::new(exit, format!("{} cannot be used; name another place by --dir", path.display())).because(error)
+    Failure::new(exit, format!("{} cannot be used; name another place by --dir", path.display()))
+        .because(error)
 }
 
 /// `sun_path` has 108 bytes with its NUL (unix(7)).

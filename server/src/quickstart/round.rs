@@ -185,7 +185,10 @@ impl Survival {
         let expected = before.published();
         tell_jwks(&mut told, "the issuer's URL, while a replica is dead,", &self.meanwhile, expected);
         if self.after.published() != expected {
-            told.push(format!("after the restart the JWKS is another one: {}", shown(self.after.published())));
+            told.push(format!(
+                "after the restart the JWKS is another one: {}",
+                shown(self.after.published())
+            ));
         }
         tell_refusals(&mut told, &self.old_tokens);
         told.extend(self.after.differences());
@@ -198,7 +201,12 @@ pub(crate) fn short(digest: &Digest) -> String {
     digest.to_string().chars().take(16).collect()
 }
 
-fn tell_jwks(told: &mut Vec<String>, who: &str, jwks: &Result<Published, String>, expected: Option<&Published>) {
+fn tell_jwks(
+    told: &mut Vec<String>,
+    who: &str,
+    jwks: &Result<Published, String>,
+    expected: Option<&Published>,
+) {
     match jwks {
         Err(reason) => told.push(format!("{who} publishes no JWKS: {reason}")),
         Ok(published) if Some(published) == expected => {}
@@ -212,7 +220,9 @@ fn tell_jwks(told: &mut Vec<String>, who: &str, jwks: &Result<Published, String>
 fn tell_refusals(told: &mut Vec<String>, verifications: &[Verification]) {
     for Verification { minted_on, verified_on, refused } in verifications {
         if let Some(reason) = refused {
-            told.push(format!("a token of replica {minted_on} does not verify on replica {verified_on}: {reason}"));
+            told.push(format!(
+                "a token of replica {minted_on} does not verify on replica {verified_on}: {reason}"
+            ));
         }
     }
 }
@@ -230,7 +240,8 @@ async fn published(issuer: &IssuerUrl, connect_to: Option<SocketAddr>) -> Result
     options.https = issuer.is_https();
     let fetcher = Fetcher::new(&options).map_err(|error| chain(&error))?;
     let discovery = get(&fetcher, &issuer.url_of(&issuer.discovery_path())).await?;
-    let discovery: Value = serde_json::from_slice(&discovery.body).map_err(|_| "discovery is no JSON".to_owned())?;
+    let discovery: Value =
+        serde_json::from_slice(&discovery.body).map_err(|_| "discovery is no JSON".to_owned())?;
     let jwks_uri = discovery["jwks_uri"].as_str().ok_or("discovery has no jwks_uri")?;
     let jwks = get(&fetcher, jwks_uri).await?;
     let etag = jwks.headers.get(ETAG).and_then(|etag| etag.to_str().ok()).unwrap_or_default();
@@ -239,7 +250,11 @@ async fn published(issuer: &IssuerUrl, connect_to: Option<SocketAddr>) -> Result
 
 async fn get(fetcher: &Fetcher, url: &str) -> Result<oneseal_relying_party::fetch::Fetched, String> {
     let fetched = fetcher.get(url).await.map_err(|error| format!("{url}: {}", chain(&error)))?;
-    if fetched.status == http::StatusCode::OK { Ok(fetched) } else { Err(format!("{url}: status {}", fetched.status)) }
+    if fetched.status == http::StatusCode::OK {
+        Ok(fetched)
+    } else {
+        Err(format!("{url}: status {}", fetched.status))
+    }
 }
 
 async fn mint(replica: &Replica) -> Result<Minted, String> {
@@ -259,7 +274,8 @@ async fn verify_all<'a>(
     replica: &Replica,
     minters: impl Iterator<Item = &'a Sighting>,
 ) -> Vec<Verification> {
-    let relying_party = RelyingParty::builder(issuer.clone()).audience(AUDIENCE).connect_to(replica.documents()).build();
+    let relying_party =
+        RelyingParty::builder(issuer.clone()).audience(AUDIENCE).connect_to(replica.documents()).build();
     let mut verifications = Vec::new();
     for minter in minters {
         let refused = match (&minter.token, &relying_party) {
@@ -298,7 +314,8 @@ pub(crate) mod tests {
             jwks,
             token: Ok(Minted { token: String::new(), kid: "k".to_owned(), exp: 0 }),
         };
-        let pairs = (1..=3).flat_map(|on| (1..=3).map(move |from| (from, on))).filter(|(from, on)| from != on);
+        let pairs =
+            (1..=3).flat_map(|on| (1..=3).map(move |from| (from, on))).filter(|(from, on)| from != on);
         Round {
             replicas: vec![sighting(1, good()), sighting(2, jwks), sighting(3, good())],
             issuer: good(),
@@ -350,7 +367,10 @@ pub(crate) mod tests {
         round.replicas[2].token = Err("off".to_owned());
         assert_eq!(
             round.differences(),
-            ["replica 3 mints no token: off", "a token of replica 2 does not verify on replica 1: unknown kid"]
+            [
+                "replica 3 mints no token: off",
+                "a token of replica 2 does not verify on replica 1: unknown kid"
+            ]
         );
         assert_eq!(round.verified(), 5);
     }

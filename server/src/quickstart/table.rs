@@ -48,7 +48,11 @@ pub(crate) fn summary(round: &Round, survival: Option<&Survival>) -> String {
         round.verifications.len()
     );
     if let Some(survival) = survival {
-        line.push_str(if survival.differences(round).is_empty() { ", kill -9 survived" } else { ", kill -9 NOT survived" });
+        line.push_str(if survival.differences(round).is_empty() {
+            ", kill -9 survived"
+        } else {
+            ", kill -9 NOT survived"
+        });
     }
     line
 }
@@ -79,10 +83,9 @@ fn replica(sighting: &Sighting, round: &Round, expected: Option<&Published>) -> 
         Cell::dim("verifies"),
     ];
     for other in &round.replicas {
-        let verdict = round
-            .verifications
-            .iter()
-            .find(|verification| verification.verified_on == *number && verification.minted_on == other.number);
+        let verdict = round.verifications.iter().find(|verification| {
+            verification.verified_on == *number && verification.minted_on == other.number
+        });
         cells.push(verdict.map_or_else(|| Cell::dim("·"), |verdict| mark(verdict.refused.is_none())));
     }
     cells
@@ -150,7 +153,9 @@ enum Tone {
 /// Columns as wide as their widest cell, two spaces between, nothing after the last.
 fn render(rows: &[Vec<Cell>], paint: Paint) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
-    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(Cell::width).max().unwrap_or_default();
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(Cell::width).max().unwrap_or_default()
+    };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let mut text = String::new();
     for row in rows {
@@ -195,8 +200,8 @@ mod tests {
     #[test]
     fn escapes_are_written_for_a_terminal_alone() {
         let round = round(good());
-        let survival = survived(self::round(good()));
-        for text in [table(&round, Paint::Plain), super::survival(&survival, &round, Paint::Plain)] {
+        let dead = survived(self::round(good()));
+        for text in [table(&round, Paint::Plain), survival(&dead, &round, Paint::Plain)] {
             assert!(!text.contains('\x1b'), "{text:?}");
         }
         assert!(table(&round, Paint::Color).contains("\x1b[32m✓\x1b[0m"));
@@ -211,7 +216,7 @@ mod tests {
             "3 replicas, 1 JWKS, 6 of 6 cross-verifications, kill -9 survived"
         );
         assert_eq!(
-            super::survival(&survived, &round, Paint::Plain),
+            survival(&survived, &round, Paint::Plain),
             "✓ kill -9 102 (replica 2): back in 0.03 s as 202, the same JWKS, 1 of 1 older tokens verify on it\n"
         );
         let mut lost = self::survived(self::round(good()));

@@ -60,6 +60,11 @@ impl Scene<'_> {
         }
         text.push_str(&table::differences(&proof.differences(), paint));
         let _ = writeln!(text, "{}", table::summary(round, survival.as_ref()));
+        let home = self.place.dir().join("replicas");
+        if !proof.differences().is_empty() {
+            let _ = writeln!(text, "\nWhat the replicas have to say: {}/*/log", home.display());
+            return text;
+        }
         let (oneseal, ring) = (program(), quoted_path(&self.place.ring()));
         let dir = quoted_path(self.place.dir());
         let _ = write!(
@@ -101,7 +106,7 @@ impl Scene<'_> {
 /// The live table: drawn over itself, with what has happened so far.
 #[derive(Debug, Default)]
 pub(super) struct Live {
-    rounds: u64,
+    rounds: usize,
     verified: usize,
     restarts: Vec<usize>,
     /// How many lines the last drawing has.
@@ -125,7 +130,8 @@ impl Live {
     /// The next drawing: over the last one on a terminal that can. Elsewhere below it, and only when there is news.
     pub(super) fn draw(&mut self, round: &Round, proof: &Proof, differences: &[String]) -> String {
         let paint = paint();
-        let has_news = self.lines == 0 || self.told_restarts != self.restarts.len() || !differences.is_empty();
+        let has_news =
+            self.lines == 0 || self.told_restarts != self.restarts.len() || !differences.is_empty();
         if paint == Paint::Plain && !has_news {
             return String::new();
         }
@@ -148,11 +154,12 @@ impl Live {
 
     /// The last words.
     pub(super) fn farewell(&self) -> String {
-        format!("\nended after {}; the ring stays\n", self.so_far())
+        format!("\nended: {}; the ring stays for the next start\n", self.so_far())
     }
 
     fn so_far(&self) -> String {
-        let mut text = format!("round {}, {} verifications", self.rounds, self.verified);
+        let (rounds, verified) = (self.rounds, self.verified);
+        let mut text = format!("{} so far, {verified} tokens verified", counted(rounds, "round"));
         if let Some(last) = self.restarts.last() {
             let times = counted(self.restarts.len(), "restart");
             let _ = write!(text, ", {times}, replica {last} last");
@@ -189,7 +196,8 @@ fn verifications_json(verifications: &[Verification]) -> Vec<Value> {
 
 fn survival_json(survival: &Survival) -> Value {
     let Survival { number, killed_pid, pid, back_after, meanwhile, old_tokens, after } = survival;
-    let jwks = after.replicas.iter().find(|sighting| sighting.number == *number).map(|sighting| &sighting.jwks);
+    let jwks =
+        after.replicas.iter().find(|sighting| sighting.number == *number).map(|sighting| &sighting.jwks);
     json!({
         "replica": number,
         "killed_pid": killed_pid,
@@ -237,7 +245,9 @@ mod tests {
 
     #[test]
     fn words_are_quoted_for_a_shell() {
-        for (word, shell) in [("oneseal", "oneseal"), ("./a b", "'./a b'"), ("it's", r"'it'\''s'"), ("", "''")] {
+        for (word, shell) in
+            [("oneseal", "oneseal"), ("./a b", "'./a b'"), ("it's", r"'it'\''s'"), ("", "''")]
+        {
             assert_eq!(quoted(word), shell);
         }
     }
@@ -252,7 +262,8 @@ mod tests {
         let last = text.lines().last().expect("lines");
         assert_eq!(
             last,
-            "3 replicas, 1 JWKS, 6 of 6 cross-verifications · round 1, 6 verifications, 1 restart, replica 3 last"
+            "3 replicas, 1 JWKS, 6 of 6 cross-verifications · 1 round so far, 6 tokens verified, 1 restart, \
+             replica 3 last"
         );
         assert_eq!(live.lines, text.lines().count());
     }

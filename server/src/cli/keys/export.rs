@@ -43,7 +43,9 @@ pub(super) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
         return Err(Failure::usage(message));
     }
     if format == Format::Jwks && kid.is_some() {
-        return Err(Failure::usage("--kid goes with --format pem or spki: a JWKS is whole or it is another one"));
+        return Err(Failure::usage(
+            "--kid goes with --format pem or spki: a JWKS is whole or it is another one",
+        ));
     }
     let opened = super::open(place, globals).await?;
     output::print(&exported(&opened.snapshot, format, kid.as_deref())?)?;

@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 
 use super::{Globals, Place, refused};
 use crate::app;
-use crate::config::Config;
 use crate::exit::{Exit, Failure};
 use crate::output;
 
@@ -31,7 +30,7 @@ pub(super) struct Args {
 pub(super) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> {
     let Args { place, alg, json } = args;
     let sources = place.sources(globals).flag("--alg", "issuer.algorithms", alg);
-    let (config, _) = Config::load(sources).map_err(refused)?;
+    let config = super::load(sources)?;
     let provider = app::provider(&config.provider);
     let mut request = InitRequest::new(config.issuer);
     request.algorithms = config.settings.algorithms;

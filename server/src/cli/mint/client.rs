@@ -65,8 +65,11 @@ pub(crate) async fn mint(socket: &Path, request: &MintRequest) -> Result<Minted,
     match tokio::time::timeout(DEADLINE, exchange(socket, request)).await {
         Ok(outcome) => outcome,
         Err(_) => {
-            let message =
-                format!("{} gave no answer within {} s: look at the replica's log", socket.display(), DEADLINE.as_secs());
+            let message = format!(
+                "{} gave no answer within {} s: look at the replica's log",
+                socket.display(),
+                DEADLINE.as_secs()
+            );
             Err(Failure::new(Exit::Unavailable, message))
         }
     }
@@ -83,7 +86,9 @@ async fn exchange(socket: &Path, request: &MintRequest) -> Result<Minted, Failur
         let response = sender.send_request(post(request)?).await.map_err(broken)?;
         let status = response.status();
         let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
-        let body = body.map_err(|error| Failure::internal(format!("{}: no whole answer", socket.display())).because(error))?;
+        let body = body.map_err(|error| {
+            Failure::internal(format!("{}: no whole answer", socket.display())).because(error)
+        })?;
         Ok((status, body.to_bytes()))
     };
     tokio::pin!(answer, connection);
@@ -111,7 +116,9 @@ fn judge(socket: &Path, status: StatusCode, body: &[u8]) -> Result<Minted, Failu
     let place = socket.display();
     match status {
         StatusCode::OK => serde_json::from_slice(body).map_err(|_| {
-            Failure::internal(format!("{place} answers with something else than a token: is it oneseal's admin socket?"))
+            Failure::internal(format!(
+                "{place} answers with something else than a token: is it oneseal's admin socket?"
+            ))
         }),
         StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY | StatusCode::PAYLOAD_TOO_LARGE => {
             Err(Failure::usage(format!("refused by {place}: {said}")))
@@ -121,7 +128,9 @@ fn judge(socket: &Path, status: StatusCode, body: &[u8]) -> Result<Minted, Failu
         }
         StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => Err(Failure::new(
             Exit::Denied,
-            format!("{place} does not mint ({said}): set admin.mint = true and admin.mint_audiences, and restart it"),
+            format!(
+                "{place} does not mint ({said}): set admin.mint = true and admin.mint_audiences, and restart it"
+            ),
         )),
         StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
             Err(Failure::new(Exit::Unavailable, format!("{place} cannot mint just now, try again: {said}")))
@@ -165,7 +174,9 @@ fn not_connected(socket: &Path, error: io::Error) -> Failure {
         }
         ErrorKind::PermissionDenied => (
             Exit::Denied,
-            format!("{place} belongs to another user: run this as the user that runs the replica, or as root"),
+            format!(
+                "{place} belongs to another user: run this as the user that runs the replica, or as root"
+            ),
         ),
         _ => (Exit::Unavailable, format!("{place} cannot be opened: is it the replica's listen.admin?")),
     };

@@ -1,0 +1,173 @@
+//! `oneseal keys`: create-only, public facts only.
+
+mod cli_support;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use cli_support::{oneseal, run, text};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const ISSUER: &str = "https://oidc.example";
+
+/// A key verb on the ring at `ring`. The place counts as durable: what is a memory file system here is none elsewhere.
+fn keys(verb: &str, ring: &Path) -> Command {
+    let mut command =
+        oneseal(["keys", verb, "--issuer", ISSUER, "--provider", &format!("file:{}", text(ring))]);
+    command.env("ONESEAL__PROVIDER__DURABLE", "true");
+    command
+}
+
+fn ring(dir: &TempDir) -> PathBuf {
+    dir.path().join("keyring.json")
+}
+
+/// Every private member of a JWK anywhere in `value` (RFC 7518 section 6, RFC 8037 section 2).
+fn private_values(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Object(members) => {
+            for (name, value) in members {
+                match value {
+                    Value::String(text) if ["d", "p", "q", "dp", "dq", "qi"].contains(&name.as_str()) => {
+                        found.push(text.clone());
+                    }
+                    _ => private_values(value, found),
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| private_values(item, found)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[test]
+fn init_makes_a_ring_once_and_then_says_that_it_is_there() {
+    let dir = TempDir::new().expect("a directory");
+    let made = run(keys("init", &ring(&dir)).args(["--alg", "ES256,EdDSA", "--json"])).done().json();
+    assert_eq!(made["created"], true);
+    assert_eq!(made["keys"].as_array().map(Vec::len), Some(2));
+    assert_eq!(fs::metadata(ring(&dir)).expect("there").permissions().mode() & 0o777, 0o600);
+    let bytes = fs::read(ring(&dir)).expect("there");
+
+    let again = run(keys("init", &ring(&dir)).args(["--alg", "ES256,EdDSA", "--json"])).done().json();
+    assert_eq!(again["created"], false);
+    for member in ["keys", "ring_key", "digest", "revision", "issuer", "provider"] {
+        assert_eq!(again[member], made[member], "{member}");
+    }
+    let other = run(keys("init", &ring(&dir)).args(["--alg", "RS256"])).done();
+    assert!(other.out.contains("already there") && other.err.contains("RS256"), "{other:?}");
+    assert_eq!(fs::read(ring(&dir)).expect("there"), bytes);
+}
+
+#[test]
+fn of_many_that_init_at_once_one_makes_the_ring_and_all_tell_of_the_same() {
+    let dir = TempDir::new().expect("a directory");
+    let spawn = || {
+        let mut command = keys("init", &ring(&dir));
+        command.args(["--alg", "ES256", "--json"]).stdout(Stdio::piped()).spawn().expect("starts")
+    };
+    let running: Vec<_> = (0..8).map(|_| spawn()).collect();
+    let told: Vec<Value> = running
+        .into_iter()
+        .map(|child| child.wait_with_output().expect("ends"))
+        .map(|output| serde_json::from_slice(&output.stdout).expect("JSON"))
+        .collect();
+    assert_eq!(told.iter().filter(|told| told["created"] == true).count(), 1, "{told:?}");
+    assert!(told.iter().all(|other| other["keys"] == told[0]["keys"]), "{told:?}");
+}
+
+#[test]
+fn init_refuses_what_is_no_ring_and_leaves_it() {
+    let dir = TempDir::new().expect("a directory");
+    fs::write(ring(&dir), "not a key").expect("written");
+    fs::set_permissions(ring(&dir), fs::Permissions::from_mode(0o600)).expect("set");
+    run(&mut keys("init", &ring(&dir))).refused(78, &["cure"]);
+    assert_eq!(fs::read_to_string(ring(&dir)).expect("there"), "not a key");
+    let nowhere = dir.path().join("no/such/dir/keyring.json");
+    let said = run(&mut keys("init", &nowhere));
+    assert!(said.code != Some(0) && said.err.contains("no/such/dir"), "{said:?}");
+}
+
+#[test]
+fn list_and_export_tell_public_facts_alone() {
+    let dir = TempDir::new().expect("a directory");
+    run(keys("init", &ring(&dir)).args(["--alg", "RS256,ES256"])).done();
+    let mut secrets = Vec::new();
+    let document = serde_json::from_slice(&fs::read(ring(&dir)).expect("there")).expect("JSON");
+    private_values(&document, &mut secrets);
+    assert!(secrets.len() >= 3, "two keys and the ring key have private halves");
+
+    let mut said =
+        vec![run(&mut keys("list", &ring(&dir))).done(), run(keys("list", &ring(&dir)).arg("--json")).done()];
+    let list = said[1].json();
+    let facts: Vec<_> = list["keys"]
+        .as_array()
+        .expect("keys")
+        .iter()
+        .map(|key| (&key["alg"], &key["state"], &key["bits"]))
+        .collect();
+    assert_eq!(
+        format!("{facts:?}"),
+        r#"[(String("RS256"), String("active"), Number(2048)), (String("ES256"), String("active"), Number(256))]"#
+    );
+
+    let formats = ["jwks", "pem", "spki"];
+    said.extend(formats.map(|format| run(keys("export", &ring(&dir)).args(["--format", format])).done()));
+    for said in &said {
+        for secret in &secrets {
+            assert!(
+                !said.out.contains(secret.as_str()) && !said.err.contains(secret.as_str()),
+                "a private half is told"
+            );
+        }
+    }
+    let [jwks, pem, spki] = &said[2..] else { panic!("three formats") };
+    assert!(!jwks.out.ends_with('\n'));
+    let kids: Vec<_> =
+        jwks.json()["keys"].as_array().expect("keys").iter().map(|key| key["kid"].clone()).collect();
+    assert_eq!(pem.out.matches("-----BEGIN PUBLIC KEY-----").count(), 2);
+    for (line, kid) in spki.out.lines().zip(&kids) {
+        assert!(line.starts_with(kid.as_str().expect("a kid")), "{line}");
+    }
+    let kid = kids[1].as_str().expect("a kid");
+    let one = run(keys("export", &ring(&dir)).args(["--format", "pem", "--kid", kid])).done();
+    assert!(one.out.matches("BEGIN").count() == 1 && pem.out.ends_with(&one.out), "{one:?}");
+}
+
+#[test]
+fn private_halves_are_not_exported() {
+    let dir = TempDir::new().expect("a directory");
+    run(keys("export", &ring(&dir)).arg("--private")).refused(64, &["private halves are not exported"]);
+    let help = run(&mut oneseal(["keys", "export", "--help"])).done();
+    assert!(!help.out.contains("--private"), "{help:?}");
+}
+
+#[test]
+fn a_key_pasted_for_a_provider_is_not_repeated() {
+    for pasted in ["-----BEGIN PRIVATE KEY-----\ncanary\n", r#"{"kty":"EC","d":"canary"}"#] {
+        let as_value = run(&mut oneseal(["keys", "list", "--issuer", ISSUER, "--provider", pasted]));
+        as_value.refused(78, &["--provider"]);
+        let as_argument = run(&mut oneseal(["keys", "list", pasted]));
+        as_argument.refused(64, &["private key", "--provider"]);
+        for said in [as_value, as_argument] {
+            assert!(!said.err.contains("canary"), "{said:?}");
+        }
+    }
+}
+
+#[test]
+fn bare_keys_are_listed_too() {
+    let dir = TempDir::new().expect("a directory");
+    // A ring of another form: the private JWK of a fresh ring, alone in its file.
+    run(keys("init", &ring(&dir)).args(["--alg", "ES256"])).done();
+    let document: Value = serde_json::from_slice(&fs::read(ring(&dir)).expect("there")).expect("JSON");
+    let file = dir.path().join("key.jwk");
+    fs::write(&file, document["keys"][0]["private"].to_string()).expect("written");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("set");
+    let said = run(&mut keys("list", &file)).done();
+    let kid = document["keys"][0]["kid"].as_str().expect("a kid");
+    assert!(said.out.contains(kid) && said.out.contains("bare keys"), "{said:?}");
+}

@@ -1,0 +1,174 @@
+//! `oneseal mint`, `verify` and `healthcheck` on one running replica.
+
+mod cli_support;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use cli_support::{Said, oneseal, run, run_with, text, until};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Where nobody listens: whoever reaches the replica has been led there by `--connect-to`.
+const ISSUER: &str = "http://127.0.0.1:9";
+
+/// A replica with a key of its own, killed with its test.
+struct Replica {
+    dir: TempDir,
+    child: Child,
+    ready: Value,
+}
+
+impl Replica {
+    fn start(mint: &str) -> Self {
+        let dir = TempDir::new().expect("a directory");
+        let path = |name: &str| dir.path().join(name).to_str().expect("UTF-8").to_owned();
+        let provider = format!("file:{}", path("keyring.json"));
+        let mut init =
+            oneseal(["keys", "init", "--issuer", ISSUER, "--provider", &provider, "--alg", "ES256"]);
+        run(init.env("ONESEAL__PROVIDER__DURABLE", "true")).done();
+        let configuration = format!(
+            "[issuer]\nurl = {ISSUER:?}\nalgorithms = [\"ES256\"]\n\
+             [provider]\nkind = \"file\"\npath = {:?}\ndurable = true\n\
+             [listen]\ndocuments = \"127.0.0.1:0\"\nops = \"127.0.0.1:0\"\nadmin = {:?}\n{mint}",
+            path("keyring.json"),
+            path("admin.sock"),
+        );
+        fs::write(path("oneseal.toml"), configuration).expect("written");
+        let mut serve =
+            oneseal(["serve", "--config", &path("oneseal.toml"), "--ready-file", &path("ready.json")]);
+        let child = serve.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starts");
+        let ready =
+            until("a ready replica", || serde_json::from_slice(&fs::read(path("ready.json")).ok()?).ok());
+        Self { dir, child, ready }
+    }
+
+    fn minting() -> Self {
+        Self::start("[admin]\nmint = true\nmint_audiences = [\"rp\"]\n")
+    }
+
+    fn admin(&self) -> std::path::PathBuf {
+        self.dir.path().join("admin.sock")
+    }
+
+    fn address(&self, listener: &str) -> &str {
+        self.ready[listener].as_str().expect("an address")
+    }
+
+    fn mint(&self, more: &[&str]) -> Said {
+        run(oneseal(["mint", "--admin", text(&self.admin()), "--sub", "pod", "--aud", "rp"]).args(more))
+    }
+
+    fn verify(&self, token: &str, more: &[&str]) -> Said {
+        let connect_to = self.address("documents");
+        let arguments = ["verify", "-", "--issuer", ISSUER, "--connect-to", connect_to];
+        run_with(oneseal(arguments).args(more), token)
+    }
+}
+
+impl Drop for Replica {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_minted_token_verifies_with_all_that_was_asked_for() {
+    let replica = Replica::minting();
+    let minted = replica
+        .mint(&["--ttl", "10m", "--claim", "team=a", "--claim", "n:=[1,true]", "--alg", "ES256"])
+        .done();
+    let token = minted.out.strip_suffix('\n').expect("one line");
+    assert!(minted.err.is_empty() && token.split('.').count() == 3 && !token.contains(char::is_whitespace));
+
+    let verified = replica.verify(&minted.out, &["--aud", "rp", "--json"]).done().json();
+    assert_eq!((&verified["valid"], &verified["alg"]), (&Value::from(true), &Value::from("ES256")));
+    let claims = &verified["claims"];
+    assert_eq!(
+        (&claims["iss"], &claims["sub"], &claims["aud"]),
+        (&ISSUER.into(), &"pod".into(), &"rp".into())
+    );
+    assert_eq!((&claims["team"], &claims["n"]), (&"a".into(), &serde_json::json!([1, true])));
+
+    let as_json = replica.mint(&["--json"]).done().json();
+    assert_eq!(as_json["kid"], verified["kid"]);
+    let argument = as_json["token"].as_str().expect("a token");
+    let connect_to = replica.address("documents");
+    let said = run(&mut oneseal([
+        "verify",
+        argument,
+        "--issuer",
+        ISSUER,
+        "--aud",
+        "rp",
+        "--connect-to",
+        connect_to,
+    ]))
+    .done();
+    assert_eq!(said.json()["exp"], as_json["exp"]);
+    assert!(said.err.contains("verified"), "{said:?}");
+}
+
+#[test]
+fn a_token_that_does_not_hold_is_refused_with_the_reason() {
+    let replica = Replica::minting();
+    let token = replica.mint(&[]).done().out;
+    replica.verify(&token, &["--aud", "other"]).refused(1, &["aud"]);
+    let (signed, signature) = token.trim().rsplit_once('.').expect("three parts");
+    let first = if signature.starts_with('A') { 'B' } else { 'A' };
+    let forged = format!("{signed}.{first}{}", &signature[1..]);
+    let said = replica.verify(&forged, &["--aud", "rp", "--json"]);
+    assert_eq!((said.code, &said.json()["valid"]), (Some(1), &Value::from(false)));
+    for garbage in ["", "a.b", "\u{0}", "a.b.c"] {
+        replica.verify(garbage, &["--aud", "rp"]).refused(1, &["refused"]);
+    }
+    let mut elsewhere = oneseal(["verify", "-", "--issuer", "http://127.0.0.1:10", "--aud", "rp"]);
+    let said = run_with(elsewhere.args(["--connect-to", replica.address("documents"), "--json"]), &token);
+    assert_ne!(said.code, Some(0), "a token of one issuer is none of another: {said:?}");
+}
+
+#[test]
+fn an_issuer_that_is_not_there_is_no_verdict() {
+    let replica = Replica::minting();
+    let token = replica.mint(&[]).done().out;
+    let said = run_with(&mut oneseal(["verify", "-", "--issuer", ISSUER, "--aud", "rp", "--json"]), &token);
+    assert_eq!((said.code, &said.json()["valid"]), (Some(69), &Value::Null), "{said:?}");
+    run_with(&mut oneseal(["verify", "-", "--issuer", ISSUER, "--aud", "rp"]), &token)
+        .refused(69, &["not judged", ISSUER]);
+}
+
+#[test]
+fn what_may_not_be_minted_is_refused_with_the_cure() {
+    let replica = Replica::minting();
+    let asks = |aud: &str, more: &[&str]| {
+        run(oneseal(["mint", "--admin", text(&replica.admin()), "--sub", "pod", "--aud", aud]).args(more))
+    };
+    asks("other", &[]).refused(77, &["other", "admin.mint_audiences"]);
+    asks("rp", &["--ttl", "100d"]).refused(64, &["86400 s"]);
+    asks("rp", &["--claim", "iss=me"]).refused(64, &["iss"]);
+    asks("rp", &["--alg", "RS256"]).refused(77, &["RS256"]);
+    let off = Replica::start("");
+    off.mint(&[]).refused(77, &["admin.mint = true"]);
+}
+
+#[test]
+fn health_is_readiness() {
+    let mut replica = Replica::minting();
+    let ops = replica.address("ops").to_owned();
+    run(&mut oneseal(["healthcheck", "--ops", &ops])).done();
+    run(&mut oneseal(["healthcheck", "--url", &format!("http://{ops}/readyz")])).done();
+    run(&mut oneseal(["healthcheck", "--url", &format!("http://{ops}/nothing")])).refused(1, &["404"]);
+    let configured = configuration_with_ops(replica.dir.path(), &ops);
+    run(&mut oneseal(["healthcheck", "--config", &configured])).done();
+    replica.child.kill().expect("killed");
+    replica.child.wait().expect("ended");
+    run(&mut oneseal(["healthcheck", "--config", &configured])).refused(1, &["no answer", &ops]);
+}
+
+fn configuration_with_ops(dir: &Path, ops: &str) -> String {
+    let path = dir.join("health.toml");
+    fs::write(&path, format!("[listen]\nops = {ops:?}\n")).expect("written");
+    text(&path).to_owned()
+}
