@@ -48,7 +48,7 @@
 //! | `inline` | `EnvProvider` and `InlineProvider`: one value, read once |
 
 mod builder;
-pub mod claims;
+mod claims;
 mod codes;
 mod error;
 mod health;

@@ -7,7 +7,8 @@ use http::{HeaderMap, HeaderValue, Method, Response};
 use oneseal::keystore::{InitRequest, init};
 use oneseal::providers::{Entries, SecretProvider};
 use oneseal::{
-    Algorithm, Audience, Builder, Issuer, IssuerUrl, Subject, SystemClock, UnixTime, VerifiedWorkload,
+    Algorithm, Audience, Builder, Issuer, IssuerUrl, Rotation, Subject, SystemClock, UnixTime,
+    VerifiedWorkload,
 };
 use oneseal_testing::{FixedClock, MemoryProvider};
 use serde_json::Value;
@@ -46,6 +47,7 @@ pub(crate) async fn ring(url: &str, algorithms: &[Algorithm]) -> MemoryProvider 
     let provider = MemoryProvider::new();
     let mut request = InitRequest::new(IssuerUrl::parse(url, "test").expect("a good URL"));
     request.algorithms = algorithms.to_vec();
+    request.rotation = quick();
     init(&provider, request, &SystemClock).await.expect("a first ring");
     provider
 }
@@ -55,6 +57,13 @@ pub(crate) async fn text_of(provider: &MemoryProvider, name: &str) -> String {
     let record = provider.load().await.expect("a record");
     let value = record.entries.get(name).expect("an entry of this name");
     String::from_utf8(value.expose().to_vec()).expect("text")
+}
+
+/// The usual times, but for a look at the provider every second.
+pub(crate) fn quick() -> Rotation {
+    let mut rotation = Rotation::default();
+    rotation.refresh_s = 1;
+    rotation
 }
 
 /// An ES256 issuer on a bare key, allowed to mint for [`AUDIENCE`], running.
@@ -73,7 +82,8 @@ pub(crate) async fn start_on(
     adjust: impl FnOnce(Builder) -> Builder,
 ) -> Running {
     let clock = Arc::new(FixedClock::at(NOW));
-    let builder = Issuer::builder(url, provider.clone()).allow(AUDIENCE, HOUR).clock(clock.clone());
+    let builder =
+        Issuer::builder(url, provider.clone()).allow(AUDIENCE, HOUR).rotation(quick()).clock(clock.clone());
     let (issuer, work) = adjust(builder).build().await.expect("a good issuer");
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
