@@ -3,12 +3,15 @@
 mod cli_support;
 
 use std::fs::{self, File, Permissions};
+use std::io::Read;
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use cli_support::{Said, is_alive, oneseal, run, text, until};
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -20,6 +23,12 @@ fn as_json(dir: &Path) -> Said {
     run(quickstart(dir).arg("--json"))
 }
 
+/// A port that was free a moment ago.
+fn free_port() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("bound").port().to_string()
+}
+
 fn mode(path: &Path) -> u32 {
     fs::metadata(path).expect("there").permissions().mode() & 0o777
 }
@@ -29,6 +38,17 @@ fn pids(told: &Value) -> Vec<u64> {
     let replicas = told["replicas"].as_array().expect("replicas");
     let pids = replicas.iter().map(|replica| replica["pid"].as_u64().expect("a pid"));
     pids.chain(told["kill"]["pid"].as_u64()).collect()
+}
+
+/// The process of a replica that is ready.
+fn pid_of(dir: &Path, number: usize) -> Option<u64> {
+    let ready = fs::read(dir.join(format!("replicas/{number}/ready.json"))).ok()?;
+    serde_json::from_slice::<Value>(&ready).ok()?["pid"].as_u64()
+}
+
+fn kill_nine(pid: u64) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a pid");
+    kill_process(pid, Signal::KILL).expect("it is there");
 }
 
 /// A quickstart that is under way, with the processes of its replicas. It is killed with its test.
@@ -43,11 +63,7 @@ impl Running {
         let mut command = quickstart(dir);
         command.args(["--replicas", &count.to_string()]).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().expect("the program starts");
-        let pid_of = |number| {
-            let ready = fs::read(dir.join(format!("replicas/{number}/ready.json"))).ok()?;
-            serde_json::from_slice::<Value>(&ready).ok()?["pid"].as_u64()
-        };
-        let pids = until("ready replicas", || (1..=count).map(pid_of).collect());
+        let pids = until("ready replicas", || (1..=count).map(|number| pid_of(dir, number)).collect());
         Self { child, pids }
     }
 
@@ -116,7 +132,7 @@ fn without_a_terminal_it_is_one_round_in_plain_text() {
 #[test]
 fn a_taken_port_is_a_refusal_and_nothing_is_started() {
     let dir = TempDir::new().expect("a directory");
-    let holder = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let holder = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = holder.local_addr().expect("bound").port().to_string();
     let said = run(quickstart(dir.path()).args(["--port", &port]));
     said.refused(71, &[&port, "--dir", "--port"]);
@@ -129,8 +145,8 @@ fn a_taken_port_is_a_refusal_and_nothing_is_started() {
 #[test]
 fn the_issuer_keeps_its_port() {
     let dir = TempDir::new().expect("a directory");
-    fs::write(dir.path().join("port"), "20123\n").expect("written");
-    run(quickstart(dir.path()).args(["--port", "20124"])).refused(78, &["20123", "20124", "--dir"]);
+    fs::write(dir.path().join("port"), "8123\n").expect("written");
+    run(quickstart(dir.path()).args(["--port", "8124"])).refused(78, &["8123", "8124", "--dir"]);
 }
 
 #[test]
@@ -138,7 +154,7 @@ fn a_ring_that_is_not_one_is_refused_and_left_as_it_is() {
     for content in ["", "{", "nonsense", r#"{"format":1,"keys":[]}"#] {
         let dir = TempDir::new().expect("a directory");
         let ring = dir.path().join("keyring.json");
-        fs::write(dir.path().join("port"), "20125\n").expect("written");
+        fs::write(dir.path().join("port"), free_port()).expect("written");
         fs::write(&ring, content).expect("written");
         fs::set_permissions(&ring, Permissions::from_mode(0o600)).expect("set");
         as_json(dir.path()).refused(78, &["cure"]);
@@ -163,7 +179,7 @@ fn a_ring_of_another_issuer_is_refused() {
     let mut init = oneseal(["keys", "init", "--provider", &ring, "--issuer", "https://other.example"]);
     run(init.env("ONESEAL__PROVIDER__DURABLE", "true")).done();
     as_json(dir.path()).refused(78, &["port", "--port"]);
-    run(quickstart(dir.path()).args(["--port", "20126"]))
+    run(quickstart(dir.path()).args(["--port", &free_port()]))
         .refused(78, &["ring.issuer_mismatch", "https://other.example"]);
     assert!(!dir.path().join("port").exists(), "a port that was not the right one is not kept");
 }
@@ -206,4 +222,55 @@ fn a_long_path_is_no_obstacle() {
     let dir = scratch.path().join("d".repeat(120));
     let told = run(quickstart(&dir).args(["--replicas", "2", "--json"])).done().json();
     assert_eq!(told["ok"], true, "{told}");
+}
+
+#[test]
+fn a_replica_that_is_gone_is_a_difference() {
+    let dir = TempDir::new().expect("a directory");
+    let mut command = quickstart(dir.path());
+    let child = command.args(["--replicas", "9", "--json"]).stdout(Stdio::piped()).spawn().expect("starts");
+    // The last one: everything is asked of it last, so it is dead by then.
+    kill_nine(until("the last replica", || pid_of(dir.path(), 9)));
+    let output = child.wait_with_output().expect("ends");
+    let told: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((output.status.code(), &told["ok"]), (Some(1), &Value::from(false)), "{told}");
+    let differences = told["differences"].as_array().expect("differences");
+    assert!(
+        differences.iter().all(|told| told.as_str().is_some_and(|told| told.contains("replica 9"))),
+        "{told}"
+    );
+    assert!(!differences.is_empty() && told["kill"].is_null(), "{told}");
+}
+
+#[test]
+fn on_a_terminal_it_lives_until_ctrl_c_and_revives_what_is_killed() {
+    let dir = TempDir::new().expect("a directory");
+    let mut terminal = File::from(openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal"));
+    grantpt(&terminal).and_then(|()| unlockpt(&terminal)).expect("granted");
+    let name = ptsname(&terminal, Vec::new()).expect("named").into_string().expect("UTF-8");
+    let screen = File::options().read(true).write(true).open(name).expect("opened");
+    let mut command = oneseal(["quickstart", "--dir", text(dir.path()), "--replicas", "2"]);
+    command.env("TERM", "xterm").env_remove("NO_COLOR").stdout(screen);
+    let mut child = command.spawn().expect("starts");
+    // The last open screen is the child's: with it the terminal's reader ends.
+    drop(command);
+
+    let mut shown = String::new();
+    let mut read_until = |what: &str| {
+        let mut buffer = [0; 4096];
+        while !shown.contains(what) {
+            let read =
+                terminal.read(&mut buffer).unwrap_or_else(|error| panic!("{error}, no {what}: {shown}"));
+            shown.push_str(&String::from_utf8_lossy(&buffer[..read]));
+        }
+        shown.clone()
+    };
+    let first = read_until("2 rounds so far");
+    assert!(first.contains("\x1b[") && first.contains("kill -9"), "{first}");
+    kill_nine(pid_of(dir.path(), 1).expect("it is ready"));
+    read_until("1 restart, replica 1 last");
+    kill_process(Pid::from_child(&child), Signal::INT).expect("it is there");
+    read_until("ended:");
+    assert_eq!(child.wait().expect("ends").code(), Some(0));
+    assert!((1..=2).all(|number| pid_of(dir.path(), number).is_none()), "a replica has not ended in order");
 }

@@ -299,6 +299,9 @@ async fn verify(relying_party: &RelyingParty, minted: &Minted) -> Result<(), Str
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
     use super::*;
 
     fn published(content: &str) -> Published {
@@ -389,5 +392,43 @@ pub(crate) mod tests {
         lost.old_tokens[0].refused = Some("unknown kid".to_owned());
         lost.meanwhile = Err("cannot connect".to_owned());
         assert_eq!(lost.differences(&before).len(), 2);
+    }
+
+    /// An issuer that answers each of its `answers`, in order, on a connection of its own, and returns the requests.
+    async fn answering(answers: Vec<String>) -> (SocketAddr, impl Future<Output = Vec<String>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        let serving = async move {
+            let mut requests = Vec::new();
+            for body in answers {
+                let (mut client, _) = listener.accept().await.expect("a client");
+                let mut request = String::new();
+                while !request.ends_with("\r\n\r\n") {
+                    request.push(char::from(client.read_u8().await.expect("a whole request")));
+                }
+                requests.push(request.to_lowercase());
+                let length = body.len();
+                let head = format!("HTTP/1.1 200 OK\r\nETag: \"t\"\r\nContent-Length: {length}\r\n\r\n");
+                client.write_all(format!("{head}{body}").as_bytes()).await.expect("a reader");
+            }
+            requests
+        };
+        (address, serving)
+    }
+
+    #[tokio::test]
+    async fn a_look_goes_the_way_of_a_stranger() {
+        let issuer = IssuerUrl::parse("http://127.0.0.1:9", "issuer").expect("good");
+        let discovery = r#"{"jwks_uri":"http://127.0.0.1:9/odd/place"}"#.to_owned();
+        let (address, serving) = answering(vec![discovery, "the keys".to_owned()]).await;
+        let (seen, requests) = tokio::join!(super::published(&issuer, Some(address)), serving);
+        let expected = Published { digest: Digest::of(b"the keys"), etag: "\"t\"".to_owned() };
+        assert_eq!(seen, Ok(expected));
+        assert!(requests[0].starts_with("get /.well-known/openid-configuration "), "{requests:?}");
+        assert!(requests[1].starts_with("get /odd/place "), "jwks_uri leads there: {requests:?}");
+        for request in requests {
+            assert!(!request.contains("authorization:") && !request.contains("cookie:"), "{request}");
+            assert!(request.contains("host: 127.0.0.1:9\r\n"), "the issuer stays what it is: {request}");
+        }
     }
 }
