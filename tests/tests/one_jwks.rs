@@ -36,7 +36,7 @@ async fn cross_verify(fleet: &Fleet) {
                     .build()
                     .expect("a relying party");
                 let verified = relying_party.verify(&token).await.expect("the token verifies");
-                assert_eq!(verified.claims()["sub"], "pod-1");
+                assert_eq!(verified.claims.subject(), "pod-1");
             }
         }
     }

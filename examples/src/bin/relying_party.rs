@@ -21,7 +21,7 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     let relying_party = RelyingParty::builder(issuer).audience(audience).build()?;
     match relying_party.verify(token.trim()).await {
         Ok(verified) => {
-            println!("{}", serde_json::to_string_pretty(verified.claims())?);
+            println!("{}", serde_json::to_string_pretty(verified.claims.as_map())?);
             Ok(ExitCode::SUCCESS)
         }
         // A token that cannot be judged now is no bad token.
