@@ -117,7 +117,11 @@ impl Fleet {
                 drop(replica.child.wait().await);
             }
         };
-        drop(tokio::time::timeout(STOP_TIMEOUT, all).await);
+        if tokio::time::timeout(STOP_TIMEOUT, all).await.is_err() {
+            for replica in &mut ending {
+                drop(replica.child.kill().await);
+            }
+        }
     }
 }
 
