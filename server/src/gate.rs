@@ -24,8 +24,9 @@ pub(crate) struct Opened {
     pub(crate) findings: Findings,
 }
 
-/// Loads and judges the key of `config`. A provider that does not answer is asked again until `boot_timeout` is over,
-/// with one log line for each attempt; every other fault ends the start at once, since waiting would not cure it.
+/// Builds the issuer, and with it loads and judges the key. A provider that does not answer is asked again until
+/// `timeout` is over, with one log line for each attempt; every other fault ends the start at once, since waiting
+/// would not cure it.
 ///
 /// # Errors
 /// All that was found, `remarks` of the configuration included.
@@ -33,16 +34,16 @@ pub(crate) struct Opened {
 /// # Cancel safety
 /// Changes nothing outside itself.
 pub(crate) async fn open(
-    config: &Config,
+    build: impl AsyncFn() -> Result<(Issuer, Tasks), Findings>,
     remarks: Findings,
-    allow_key_replacement: bool,
+    timeout: Duration,
     clock: &dyn Clock,
 ) -> Result<Opened, Findings> {
-    let timeout = config.settings.process.boot_timeout;
     let began = clock.boot();
     let mut pause = FIRST_PAUSE;
-    for attempt in 1_u32.. {
-        let found = match app::issuer(config, allow_key_replacement).build().await {
+    let mut attempt = 1_u32;
+    loop {
+        let found = match build().await {
             Ok((issuer, tasks)) => {
                 let findings = together(remarks, issuer.findings());
                 return Ok(Opened { issuer, tasks, findings });
@@ -53,12 +54,19 @@ pub(crate) async fn open(
         if found.exit() != Some(findings::Exit::Unavailable) || left.is_zero() {
             return Err(together(remarks, &found));
         }
-        let pause_now = pause.min(left);
-        tracing::warn!(attempt, left_s = left.as_secs(), retry_in_ms = millis(pause_now), why = %first_error(&found), "the key's provider does not answer yet");
-        tokio::time::sleep(pause_now).await;
+        let wait = pause.min(left);
+        let (left_s, why) = (left.as_secs(), first_error(&found));
+        tracing::warn!(
+            attempt,
+            left_s,
+            retry_in_ms = millis(wait),
+            why,
+            "the key's provider does not answer yet"
+        );
+        tokio::time::sleep(wait).await;
         pause = (pause * 2).min(MAX_PAUSE);
+        attempt = attempt.saturating_add(1);
     }
-    Err(remarks)
 }
 
 /// Everything that can be said without starting: configuration, key, and whether the sockets could be bound. One
@@ -133,8 +141,81 @@ const MAX_PAUSE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
+    use oneseal::{BootTime, UnixTime};
+    use tokio::time::Instant;
+
     use super::*;
     use crate::codes::{LISTEN_IN_USE, LISTEN_NO_IPV6};
+
+    /// Tokio's own clock, which a test can stop.
+    #[derive(Debug)]
+    struct Stopped(Instant);
+
+    impl Stopped {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "it stands still, which the machine's own clocks do not"
+        )]
+        fn now() -> Self {
+            Self(Instant::now())
+        }
+    }
+
+    impl Clock for Stopped {
+        fn wall(&self) -> UnixTime {
+            UnixTime(0)
+        }
+
+        fn boot(&self) -> BootTime {
+            BootTime(self.0.elapsed())
+        }
+    }
+
+    fn found(name: &str) -> Findings {
+        let code = oneseal::all_codes().into_iter().find(|code| code.name == name).expect(name);
+        let mut findings = Findings::new();
+        findings.push(code, "file:/ring.json", "for a test");
+        findings
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_provider_is_asked_with_growing_pauses_until_the_time_is_over() {
+        let (attempts, clock) = (Cell::new(0), Stopped::now());
+        let build = async || {
+            attempts.set(attempts.get() + 1);
+            Err(found("provider.unavailable"))
+        };
+        let remarks = found("issuer.port");
+        let findings = open(build, remarks, Duration::from_secs(60), &clock).await.expect_err("never");
+        assert_eq!(exit_of(&findings, false), Exit::Unavailable);
+        assert!(
+            findings.iter().any(|finding| finding.code.name == "issuer.port"),
+            "remarks are told as well"
+        );
+        // After 0, 0.5, 1.5, 3.5 and 7.5 s, then every five seconds, and once when the time is over.
+        assert_eq!(attempts.get(), 5 + 10 + 1);
+        assert_eq!(clock.0.elapsed(), Duration::from_secs(60));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_waiting_cannot_cure_ends_the_start_at_once() {
+        for (name, exit) in [("provider.not_found", Exit::Refused), ("provider.denied", Exit::Denied)] {
+            let attempts = Cell::new(0);
+            let build = async || {
+                attempts.set(attempts.get() + 1);
+                let mut both = found("provider.unavailable");
+                both.extend(found(name));
+                Err(if attempts.get() == 1 { found("provider.unavailable") } else { both })
+            };
+            let clock = Stopped::now();
+            let findings =
+                open(build, Findings::new(), Duration::from_secs(60), &clock).await.expect_err(name);
+            assert_eq!(exit_of(&findings, false), exit);
+            assert_eq!(attempts.get(), 2);
+        }
+    }
 
     #[test]
     fn warnings_are_errors_only_for_the_strict() {

@@ -11,11 +11,11 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use oneseal::{Issuer, Tasks};
+use oneseal::{BootTime, Clock, Issuer, SystemClock, Tasks};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::task::{Id, JoinHandle, JoinSet, spawn_blocking};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Process;
@@ -156,16 +156,16 @@ impl Server {
         }
     }
 
-    async fn stop(&mut self, delay: Duration, timeout: Duration) {
-        let began = Instant::now();
-        let deadline = began + timeout;
-        let last = deadline - (timeout / 10).min(LAST_PHASE);
+    async fn stop(&mut self, delay: Duration, all: Duration) {
+        let began = SystemClock.boot();
+        let but_last = all - (all / 10).min(LAST_PHASE);
+        let left_of = |limit: Duration| limit.saturating_sub(SystemClock.boot().since(began));
         let phase = Phase::begin("readiness off");
         self.state.set_draining();
         phase.end();
 
         let phase = Phase::begin("drain delay");
-        drop(timeout_at(last, sleep(delay)).await);
+        sleep(delay.min(but_last)).await;
         phase.end();
 
         let phase = Phase::begin("close");
@@ -174,7 +174,7 @@ impl Server {
         phase.end();
 
         let phase = Phase::begin("drain");
-        if timeout_at(last, self.join_all_of(&[Part::Documents, Part::Admin])).await.is_err() {
+        if timeout(left_of(but_last), self.join_all_of(&[Part::Documents, Part::Admin])).await.is_err() {
             tracing::warn!("connections are still busy; they are cut off");
         }
         phase.end();
@@ -182,32 +182,32 @@ impl Server {
         let phase = Phase::begin("stop");
         self.close_ops.cancel();
         self.stop_tasks.cancel();
-        if timeout_at(deadline, self.join_all_of(&[Part::Ops, Part::Tasks])).await.is_err() {
+        if timeout(left_of(all), self.join_all_of(&[Part::Ops, Part::Tasks])).await.is_err() {
             tracing::warn!("not everything has ended in time; it is cut off");
         }
         phase.end();
-        tracing::info!(duration_ms = millis(began.elapsed()), "shut down");
+        tracing::info!(duration_ms = millis_since(began), "shut down");
     }
 }
 
 /// One step of the end, logged with how long it took.
 struct Phase {
     name: &'static str,
-    began: Instant,
+    began: BootTime,
 }
 
 impl Phase {
     fn begin(name: &'static str) -> Self {
-        Self { name, began: Instant::now() }
+        Self { name, began: SystemClock.boot() }
     }
 
     fn end(self) {
-        tracing::info!(phase = self.name, duration_ms = millis(self.began.elapsed()), "shutdown phase done");
+        tracing::info!(phase = self.name, duration_ms = millis_since(self.began), "shutdown phase done");
     }
 }
 
-fn millis(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+fn millis_since(began: BootTime) -> u64 {
+    u64::try_from(SystemClock.boot().since(began).as_millis()).unwrap_or(u64::MAX)
 }
 
 /// What asks for an end: signals, and, for a server that a program has started, the end of standard input.

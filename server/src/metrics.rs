@@ -174,6 +174,52 @@ mod tests {
     }
 
     #[test]
+    fn every_metric_is_documented() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/metrics.md");
+        let page = std::fs::read_to_string(path).expect("docs/metrics.md");
+        let (before, rest) = page.split_once(BEGIN).expect("the begin mark");
+        let (_, after) = rest.split_once(END).expect("the end mark");
+        let wanted = format!("{before}{BEGIN}{}{END}{after}", table(&text(&ServerMetrics::new())));
+        if std::env::var_os("ONESEAL_BLESS").is_some() {
+            std::fs::write(path, &wanted).expect("docs/ can be written");
+        } else {
+            assert!(
+                page == wanted,
+                "docs/metrics.md is out of date: run the tests once with ONESEAL_BLESS=1"
+            );
+        }
+    }
+
+    const BEGIN: &str = "<!-- server: written by a test, see server/src/metrics.rs -->\n";
+    const END: &str = "<!-- end of server -->\n";
+
+    /// The rows of the page, by name.
+    fn table(text: &str) -> String {
+        let of = |kind: &str, name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(&format!("# {kind} {name} ")));
+            line.unwrap_or_default().to_owned()
+        };
+        let mut names: Vec<_> =
+            text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+        names.sort_unstable();
+        let mut rows =
+            String::from("| name | type | unit | labels | what it tells |\n|---|---|---|---|---|\n");
+        for name in names {
+            let kind = of("TYPE", name);
+            let sample = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+            let labels: Vec<_> =
+                sample.split('"').step_by(2).filter_map(|part| part.split_once('=')).collect();
+            let labels: Vec<_> =
+                labels.iter().map(|(label, _)| label.trim_start_matches(['{', ','])).collect();
+            let suffix = if kind == "counter" { "_total" } else { "" };
+            let (unit, help) = (of("UNIT", name), of("HELP", name));
+            let (labels, help) = (labels.join(", "), help.trim_end_matches('.'));
+            rows.push_str(&format!("| `{name}{suffix}` | {kind} | {unit} | {labels} | {help} |\n"));
+        }
+        rows
+    }
+
+    #[test]
     fn the_process_tells_its_memory() {
         let now = text(&ServerMetrics::new());
         let memory = now.lines().find_map(|line| line.strip_prefix("process_resident_memory_bytes "));

@@ -15,7 +15,7 @@ use crate::http::listener::{MAX_ADMIN_CONNECTIONS, MAX_DOCUMENT_CONNECTIONS, MAX
 use crate::lifecycle::{Limits, Server, Signals};
 use crate::logging::{self, LogFormat};
 use crate::ready_file::{Addresses, ReadyFile};
-use crate::{output, report};
+use crate::{app, output, report};
 
 /// Serve the issuer's documents, until a signal ends it.
 ///
@@ -59,8 +59,9 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
         ReadyFile::clear(path)?;
     }
 
+    let build = async || app::issuer(&config, allow_key_replacement).build().await;
     let opened = tokio::select! {
-        opened = gate::open(&config, remarks, allow_key_replacement, &SystemClock) => opened,
+        opened = gate::open(build, remarks, config.settings.process.boot_timeout, &SystemClock) => opened,
         // Nothing has been begun yet.
         stop = signals.next() => return Ok(stop.exit_at_once()),
     };

@@ -22,7 +22,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
@@ -159,7 +159,9 @@ impl<C> Connection<C> {
         let service = service_fn(move |request| front.clone().answer(request));
         let mut connection = pin!(builder.serve_connection(io, service));
         let mut watch = Watch::default();
-        let mut looks = tokio::time::interval_at(Instant::now() + Watch::EVERY, Watch::EVERY);
+        let mut looks = tokio::time::interval(Watch::EVERY);
+        // Not at once: a new connection gets its whole first period.
+        looks.reset();
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut is_closing = false;
         loop {

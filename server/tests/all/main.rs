@@ -1,0 +1,10 @@
+//! The built program as its users meet it: started, asked, stopped.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod admin;
+mod boot;
+mod documents;
+mod ops;
+mod secrets;
+mod shutdown;
+mod support;
