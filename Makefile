@@ -36,9 +36,10 @@ bench:
 	@scripts/need build
 	$(CARGO) bench --locked -p oneseal-bench
 
+# Links to private items are for readers of the source; on the published pages they are plain names.
 docs:
 	@scripts/need build
-	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps
+	RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' $(CARGO) doc --locked --workspace --no-deps
 
 soak:
 	@scripts/need build
