@@ -1,5 +1,7 @@
 //! What the process asks of the operating system before it touches a key.
 
+use std::io;
+
 #[cfg(target_os = "linux")]
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -9,15 +11,14 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 ///
 /// On Linux this also makes `/proc/PID` of the process root's, so that another process of the same user cannot read
 /// its memory. `serve --allow-debugging` leaves all of it as it was.
-pub(crate) fn deny_dumps() {
-    let none = Rlimit { current: Some(0), maximum: Some(0) };
-    if let Err(error) = setrlimit(Resource::Core, none) {
-        tracing::warn!(%error, "core dumps could not be turned off");
-    }
+///
+/// # Errors
+/// The operating system does not let us. The server is no less correct for it, only less careful.
+pub(crate) fn deny_dumps() -> io::Result<()> {
+    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
     #[cfg(target_os = "linux")]
-    if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
-        tracing::warn!(%error, "debuggers could not be kept out");
-    }
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    Ok(())
 }
 
 /// Raises the limit of open files to what this process may have, and returns it. Many systems start programs with

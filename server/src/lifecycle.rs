@@ -299,3 +299,65 @@ impl Stop {
 
 /// Kept back from draining, so that the last phase fits into the time too.
 const LAST_PHASE: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use oneseal::keystore::{InitRequest, init};
+    use oneseal::{Algorithm, FileProvider, IssuerUrl};
+
+    use super::*;
+    use crate::config::{Listen, LogFormat};
+
+    const ISSUER: &str = "https://oidc.example";
+
+    fn times() -> Process {
+        let hour = Duration::from_secs(3600);
+        Process {
+            boot_timeout: hour,
+            drain_delay: hour,
+            shutdown_timeout: 2 * hour,
+            log_format: LogFormat::Auto,
+        }
+    }
+
+    async fn server(dir: &std::path::Path) -> Server {
+        let provider = || FileProvider::new(dir.join("ring.json")).assume_durable(true);
+        let mut request = InitRequest::new(IssuerUrl::parse(ISSUER, "issuer").expect("good"));
+        request.algorithms = vec![Algorithm::Es256];
+        init(&provider(), request, &SystemClock).await.expect("a ring");
+        let built = Issuer::builder(ISSUER, provider()).algorithms([Algorithm::Es256]).build().await;
+        let (issuer, tasks) = built.expect("an issuer");
+        let any = "127.0.0.1:0".parse().expect("an address");
+        let listen = Listen { documents: any, ops: any, admin: Some(dir.join("admin.sock")) };
+        let (sockets, _) = Sockets::bind(&listen).expect("free ports");
+        Server::start(issuer, tasks, sockets, Limits { may_mint: false, document_connections: 8 }).await
+    }
+
+    #[tokio::test]
+    async fn once_started_it_is_ready_and_mints() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let server = server(dir.path()).await;
+        assert!(server.state.is_ready());
+        assert!(server.state.issuer.health().minting.is_on());
+        assert_eq!(server.running.len(), 4);
+    }
+
+    #[tokio::test]
+    async fn a_part_that_ends_by_itself_ends_all_and_is_an_internal_fault() {
+        for end in [|server: &Server| server.stop_tasks.cancel(), |server: &Server| server.close_ops.cancel()]
+        {
+            let dir = tempfile::tempdir().expect("a directory");
+            let server = server(dir.path()).await;
+            let state = Arc::clone(&server.state);
+            end(&server);
+            let mut signals = Signals::listen(false).expect("signals");
+            assert_eq!(
+                server.run(&times(), &mut signals).await,
+                Exit::Internal,
+                "at once, without the delay"
+            );
+            assert!(!state.is_ready());
+            assert!(!dir.path().join("admin.sock").exists());
+        }
+    }
+}

@@ -41,6 +41,8 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> {
     let Args { ready_file, allow_key_replacement, allow_debugging, exit_on_stdin_eof, overrides } = args;
+    // Before configuration, which may hold a key itself.
+    let hardened = if allow_debugging { Ok(()) } else { hardening::deny_dumps() };
     let (config, remarks) = match Config::load(overrides.sources(globals)) {
         Ok(loaded) => loaded,
         Err(findings) => {
@@ -51,8 +53,8 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     };
     let format = globals.log_format.unwrap_or(config.settings.process.log_format.into());
     logging::install(format, config.settings.log_filter.as_deref());
-    if !allow_debugging {
-        hardening::deny_dumps();
+    if let Err(error) = hardened {
+        tracing::warn!(%error, "core dumps and debuggers could not be denied");
     }
     let mut signals = Signals::listen(exit_on_stdin_eof)?;
     if let Some(path) = &ready_file {

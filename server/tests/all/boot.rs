@@ -7,7 +7,7 @@ use std::process::Stdio;
 use serde_json::json;
 
 use crate::support::http::get;
-use crate::support::place::{ISSUER, Place, set_mode};
+use crate::support::place::{DURABLE, ISSUER, Place, set_mode};
 use crate::support::server::Server;
 use crate::support::until;
 
@@ -164,16 +164,18 @@ fn a_key_in_memory_is_ephemeral_unless_somebody_says_otherwise() {
     let place = Place::with_ring("ES256");
     let ring = memory.path().join("ring.json");
     fs::copy(place.path("ring.json"), &ring).unwrap();
-    let args = on(&format!("file:{}", ring.display()));
-    let (exit, log) = refused(&place, &args);
-    assert_eq!(exit, Some(78), "{log}");
-    assert!(log.contains("provider.ephemeral"), "{log}");
-
-    place.configure("");
-    let config = fs::read_to_string(place.path("oneseal.toml")).unwrap();
-    let ring = format!("durable = true\npath = \"{}\"\n#", ring.display());
-    place.write("oneseal.toml", &config.replace("path = ", &ring));
-    drop(Server::start(&place, &[]));
+    let mut args = on(&format!("file:{}", ring.display()));
+    args.push("--no-bind".to_owned());
+    let check = |durable: &str| {
+        let output =
+            place.command(["check".to_owned()].iter().chain(&args)).env(DURABLE, durable).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (exit, report) = check("false");
+    assert_eq!(exit, Some(78), "{report}");
+    assert!(report.contains("provider.ephemeral"), "{report}");
+    let (_, report) = check("true");
+    assert!(!report.contains("provider.ephemeral"), "{report}");
 }
 
 #[test]

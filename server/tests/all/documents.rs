@@ -1,5 +1,8 @@
 //! The public listener, on the wire.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
 use crate::support::http::{Client, ask, get};
 use crate::support::place::{ISSUER, Place};
 use crate::support::server::Server;
@@ -117,3 +120,46 @@ fn who_sends_too_slowly_is_dropped() {
     assert!(slow.is_closed());
     assert_eq!(fast.ask("GET", JWKS, &[], "").unwrap().status, 200, "an idle connection stays");
 }
+
+/// RFC 9113 by hand: the preface, empty settings, one request with an HPACK block (RFC 7541) of literals.
+#[test]
+fn http2_is_spoken_to_whoever_begins_with_it() {
+    let (_place, server) = server();
+    let plain = get(server.documents, JWKS);
+    let mut block = vec![0x82, 0x86];
+    for (index, value) in [(0x04, JWKS), (0x01, "oidc.example")] {
+        block.extend([index, u8::try_from(value.len()).unwrap()]);
+        block.extend(value.as_bytes());
+    }
+    let mut stream = TcpStream::connect(server.documents).unwrap();
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
+    stream.write_all(&frame(SETTINGS, 0, 0, &[])).unwrap();
+    stream.write_all(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &block)).unwrap();
+    let mut body = Vec::new();
+    loop {
+        let mut head = [0; 9];
+        stream.read_exact(&mut head).unwrap();
+        let mut payload =
+            vec![0; usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2])];
+        stream.read_exact(&mut payload).unwrap();
+        if head[3] == DATA {
+            body.extend(payload);
+        }
+        if head[8] == 1 && head[4] & END_STREAM != 0 {
+            break;
+        }
+    }
+    assert_eq!(body, plain.body);
+}
+
+fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(payload.len()).unwrap().to_be_bytes();
+    let head = [0, length[0], length[1], kind, flags, 0, 0, 0, stream];
+    [&head, payload].concat()
+}
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const SETTINGS: u8 = 4;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;

@@ -13,6 +13,9 @@ use super::server::Server;
 /// The issuer of every test: nothing listens there, and nothing has to.
 pub(crate) const ISSUER: &str = "https://oidc.example";
 
+/// Says that a place is durable that does not look like it.
+pub(crate) const DURABLE: &str = "ONESEAL__PROVIDER__DURABLE";
+
 /// A directory of a test's own.
 pub(crate) struct Place {
     dir: TempDir,
@@ -73,7 +76,8 @@ impl Place {
         Server::start(self, &[])
     }
 
-    /// The program, in this directory and an environment without anything of ours.
+    /// The program, in this directory and an environment with one word of ours: that this directory will do for a key.
+    /// Where tests run, it may lie in memory or in a container's own layer.
     pub(crate) fn command<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_oneseal"));
         command.args(args).current_dir(self.dir.path()).stdin(Stdio::null());
@@ -81,6 +85,7 @@ impl Place {
         {
             command.env_remove(name);
         }
+        command.env(DURABLE, "true");
         command
     }
 
