@@ -34,7 +34,8 @@ check:
 
 bench:
 	@scripts/need build
-	$(CARGO) bench --locked -p oneseal-bench
+	$(CARGO) build --locked --release -p oneseal-server
+	$(CARGO) bench --locked -p oneseal-bench --no-fail-fast
 
 # Links to private items are for readers of the source; on the published pages they are plain names.
 docs:

@@ -53,7 +53,8 @@ fn configure(place: &Path, port: u16, server: &Path) -> PathBuf {
          [listen]\ndocuments = \"127.0.0.1:{port}\"\nops = \"127.0.0.1:0\"\nadmin = \"\"\n"
     );
     std::fs::write(&config, text).expect("the configuration can be written");
-    let made = Command::new(server).args(["keys", "init", "--config"]).arg(&config).stdout(Stdio::null()).status();
+    let made =
+        Command::new(server).args(["keys", "init", "--config"]).arg(&config).stdout(Stdio::null()).status();
     assert!(made.expect("the server can be run").success(), "keys init failed");
     config
 }

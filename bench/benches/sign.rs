@@ -12,7 +12,7 @@ use aws_lc_rs::signature::{
 };
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use oneseal::{Audience, Issuer, Subject, VerifiedWorkload};
+use oneseal::{Audience, Issuer, Minting, Subject, VerifiedWorkload};
 use oneseal_bench::{Verdict, conclude, ratio};
 use oneseal_coordination::{Clock, SystemClock};
 use oneseal_keystore::{Algorithm, IssuerUrl, Keystore, KeystoreOptions};
@@ -30,7 +30,8 @@ fn main() -> ExitCode {
         Err(error) => panic!("no runtime: {error}"),
     };
     let mut verdicts = Vec::new();
-    for (algorithm, target) in [(Algorithm::Rs256, 0.97), (Algorithm::Es256, 0.95), (Algorithm::EdDsa, 0.95)] {
+    for (algorithm, target) in [(Algorithm::Rs256, 0.97), (Algorithm::Es256, 0.95), (Algorithm::EdDsa, 0.95)]
+    {
         let raw = Raw::generate(algorithm);
         verdicts.push(snapshot_sign(&runtime, &raw, algorithm, target));
         if algorithm == Algorithm::Rs256 {
@@ -68,6 +69,9 @@ fn mint(runtime: &tokio::runtime::Runtime, raw: &Raw) -> Verdict {
     let task = runtime.spawn(tasks.run(cancel.clone()));
     let workload = VerifiedWorkload::vouched_by_embedder(Subject::parse(SUBJECT).expect("a good subject"));
     let audience = Audience::parse(AUDIENCE).expect("a good audience");
+    while issuer.health().minting != Minting::On {
+        std::thread::yield_now();
+    }
     let ours = || {
         std::hint::black_box(runtime.block_on(issuer.mint(&workload, &audience)).expect("it mints"));
     };
@@ -119,7 +123,8 @@ impl Raw {
                 der.as_ref().to_vec()
             }
             Algorithm::Es256 => {
-                let key = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).expect("a key");
+                let key =
+                    EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).expect("a key");
                 key.as_ref().to_vec()
             }
             _ => Ed25519KeyPair::generate_pkcs8(&random).expect("a key").as_ref().to_vec(),
@@ -143,10 +148,13 @@ impl Raw {
         let signature = match &self.key {
             RawKey::Rsa(key) => {
                 let mut signature = vec![0; key.public_modulus_len()];
-                key.sign(&RSA_PKCS1_SHA256, &self.random, token.as_bytes(), &mut signature).expect("it signs");
+                key.sign(&RSA_PKCS1_SHA256, &self.random, token.as_bytes(), &mut signature)
+                    .expect("it signs");
                 signature
             }
-            RawKey::P256(key) => key.sign(&self.random, token.as_bytes()).expect("it signs").as_ref().to_vec(),
+            RawKey::P256(key) => {
+                key.sign(&self.random, token.as_bytes()).expect("it signs").as_ref().to_vec()
+            }
             RawKey::Ed25519(key) => key.sign(token.as_bytes()).as_ref().to_vec(),
         };
         token.push('.');

@@ -27,53 +27,53 @@ pub(crate) static ALGORITHMS_EMPTY: Code = code(
     "config.algorithms_empty",
     Severity::Error,
     "No algorithm is named, so no token could be signed.",
-    "name at least one in issuer.algorithms, or leave it out for RS256",
+    "Name at least one in issuer.algorithms, or leave it out for RS256.",
 );
 pub(crate) static ALGORITHM_TWICE: Code = code(
     "config.algorithm_twice",
     Severity::Error,
     "An algorithm is named twice.",
-    "name each algorithm once, the default one first",
+    "Name each algorithm once, the default one first.",
 );
 pub(crate) static SIGNING_THREADS: Code = code(
     "config.signing_threads",
     Severity::Error,
     "The threads that sign with RSA cannot be started.",
-    "ask for 1 to 256 signing threads, and see that the process may start that many",
+    "Ask for 1 to 256 signing threads, and see that the process may start that many.",
 );
 pub(crate) static RULE_MALFORMED: Code = code(
     "rule.malformed",
     Severity::Error,
     "A rule names an audience or a life that no token can have.",
-    "correct the named value",
+    "Correct the named value.",
 );
 pub(crate) static RULE_OWN_AUDIENCE: Code = code(
     "rule.own_audience",
     Severity::Error,
     "A rule would let tokens be minted for the issuer itself: our token must not be our proof.",
-    "name the relying party that the token is for",
+    "Name the relying party that the token is for.",
 );
 pub(crate) static RULE_UNREACHABLE: Code = code(
     "rule.unreachable",
     Severity::Warning,
     "An earlier rule for the same audience decides, so this one never does.",
-    "remove one of the two, or put the intended one first",
+    "Remove one of the two, or put the intended one first.",
 );
 pub(crate) static RULE_TTL_CLAMPED: Code = code(
     "rule.ttl_clamped",
     Severity::Warning,
     "A rule allows a longer life than the ring does; tokens get the ring's limit.",
-    "lower the rule's life, or raise max_token_ttl in the rotation settings",
+    "Lower the rule's life, or raise max_token_ttl in the rotation settings.",
 );
 pub(crate) static RULE_ALGORITHM_UNLISTED: Code = code(
     "rule.algorithm_unlisted",
     Severity::Error,
     "A rule names an algorithm that discovery does not.",
-    "add it to issuer.algorithms, or name another in the rule",
+    "Add it to issuer.algorithms, or name another in the rule.",
 );
 pub(crate) static RULE_NONE: Code = code(
     "rule.none",
     Severity::Info,
     "No rule allows anything, so nothing can be minted here; documents are served.",
-    "allow an audience if this process is meant to mint",
+    "Allow an audience if this process is meant to mint.",
 );

@@ -94,7 +94,7 @@ impl Rules {
             findings.push(&RULE_OWN_AUDIENCE, "admin.mint_audiences", message);
         }
         if self.rules.is_empty() && self.admin_audiences.is_empty() {
-            findings.push(&RULE_NONE, "rule", "there is none");
+            findings.push(&RULE_NONE, "rule", "no audience is allowed, so nothing can be minted here");
         }
         findings
     }
@@ -132,7 +132,7 @@ impl Rules {
         }
         let allowed = self.allowed(workload, &request.audience, rotation)?;
         Ok(Grant {
-            ttl: life(request.ttl, allowed.ttl.at_most(rotation.max_token_ttl_s), rotation)?,
+            ttl: life(request.ttl, &allowed, rotation)?,
             algorithm: self.choose(request.algorithm, allowed.algorithm)?,
         })
     }
@@ -144,12 +144,13 @@ impl Rules {
         rotation: &Rotation,
     ) -> Result<Allowed, MintError> {
         if let Some(rule) = self.rules.iter().find(|rule| rule.audience == *audience) {
-            return Ok(Allowed { ttl: rule.ttl, algorithm: rule.algorithm });
+            return Ok(Allowed { usual: rule.ttl, limit: rule.ttl, algorithm: rule.algorithm });
         }
         let is_admin = matches!(workload.vouched_by(), Voucher::Admin(_));
         if is_admin && self.admin_audiences.contains(audience) {
-            let ttl = TokenLifetime::new(Duration::from_secs(rotation.token_ttl_s))?;
-            return Ok(Allowed { ttl, algorithm: None });
+            let [usual, limit] = [rotation.token_ttl_s, rotation.max_token_ttl_s].map(Duration::from_secs);
+            let [usual, limit] = [TokenLifetime::new(usual)?, TokenLifetime::new(limit)?];
+            return Ok(Allowed { usual, limit, algorithm: None });
         }
         Err(MintError::NotAllowed(audience.clone()))
     }
@@ -171,16 +172,16 @@ impl Rules {
 }
 
 struct Allowed {
-    ttl: TokenLifetime,
+    /// The life of a token for which none is asked.
+    usual: TokenLifetime,
+    /// The longest that may be asked for.
+    limit: TokenLifetime,
     algorithm: Option<Algorithm>,
 }
 
-fn life(
-    asked: Option<Duration>,
-    limit: TokenLifetime,
-    rotation: &Rotation,
-) -> Result<TokenLifetime, MintError> {
-    let life = asked.map(TokenLifetime::new).transpose()?.unwrap_or(limit);
+fn life(asked: Option<Duration>, allowed: &Allowed, rotation: &Rotation) -> Result<TokenLifetime, MintError> {
+    let [usual, limit] = [allowed.usual, allowed.limit].map(|life| life.at_most(rotation.max_token_ttl_s));
+    let life = asked.map(TokenLifetime::new).transpose()?.unwrap_or(usual);
     if life > limit {
         return Err(MintError::LifetimeTooLong { asked: life, limit });
     }
@@ -253,6 +254,8 @@ mod tests {
         let request = MintRequest::new(audience("probe"));
         assert!(matches!(decide(&rules, &embedder(), &request), Err(MintError::NotAllowed(_))));
         assert_eq!(decide(&rules, &admin(), &request).expect("allowed"), (HOUR, Algorithm::Rs256));
+        let day = request.clone().ttl(Duration::from_secs(24 * HOUR));
+        assert_eq!(decide(&rules, &admin(), &day).expect("allowed"), (24 * HOUR, Algorithm::Rs256));
     }
 
     #[test]

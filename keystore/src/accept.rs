@@ -153,7 +153,9 @@ mod tests {
     fn snapshot(entries: Entries) -> Snapshot {
         let issuer = IssuerUrl::parse("https://oidc.example", "test").expect("good");
         let (ring, _) = ring::read(&entries, &issuer).unwrap_or_else(|found| panic!("{found}"));
-        Snapshot::build(ring, &Algorithm::ALL, &Rotation::default()).unwrap_or_else(|found| panic!("{found}")).0
+        Snapshot::build(ring, &Algorithm::ALL, &Rotation::default())
+            .unwrap_or_else(|found| panic!("{found}"))
+            .0
     }
 
     fn revision(number: u64) -> impl FnOnce(&mut Map<String, Value>) {
@@ -177,7 +179,11 @@ mod tests {
         let served = document(&[0, 1], RING_KEY, revision(5));
         assert_eq!(verdict(&served, &document(&[0, 1], RING_KEY, revision(5))), "unchanged");
         assert_eq!(verdict(&served, &document(&[0, 1], RING_KEY, revision(6))), "serve");
-        assert_eq!(verdict(&served, &document(&[0, 1], RING_KEY, revision(9))), "serve", "it may have missed some");
+        assert_eq!(
+            verdict(&served, &document(&[0, 1], RING_KEY, revision(9))),
+            "serve",
+            "it may have missed some"
+        );
         assert_eq!(verdict(&served, &document(&[0, 1], RING_KEY, revision(4))), "ring.rolled_back");
         assert_eq!(verdict(&served, &document(&[0, 2], RING_KEY, revision(5))), "ring.rolled_back");
     }

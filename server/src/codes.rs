@@ -62,3 +62,22 @@ pub(crate) static LISTEN_ADMIN_OFF: Code = warning(
     "The admin socket cannot be made at its default place, so there is no admin API.",
     "Set listen.admin to a path that can be used, or to \"none\".",
 );
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_row_is_unique_and_made_of_sentences() {
+        let rows = super::all();
+        let names: BTreeSet<_> = rows.iter().map(|code| code.name).collect();
+        assert_eq!(names.len(), rows.len(), "a name stands twice");
+        for code in rows {
+            for text in [code.meaning, code.cure] {
+                let begins =
+                    text.starts_with(|first: char| !first.is_ascii_lowercase()) || text.starts_with("chmod ");
+                assert!(begins && text.ends_with('.'), "{}: {text:?}", code.name);
+            }
+        }
+    }
+}

@@ -38,10 +38,13 @@ impl Fleet {
     pub async fn start_logging(size: usize, log: &'static str) -> Self {
         let place = tempfile::tempdir().expect("a temporary directory");
         let forwarder = Forwarder::start().await;
-        let issuer = IssuerUrl::parse(&format!("http://{}", forwarder.address()), "test").expect("a good issuer");
+        let issuer =
+            IssuerUrl::parse(&format!("http://{}", forwarder.address()), "test").expect("a good issuer");
         let key = place.path().join("keyring.json");
         let mut request = InitRequest::new(issuer.clone());
         request.algorithms = vec![Algorithm::Rs256, Algorithm::Es256, Algorithm::EdDsa];
+        // A file that is gone wakes nobody, so what notices it is the timer: once a second is enough for a test.
+        request.rotation.refresh_s = 1;
         let provider = FileProvider::new(&key).assume_durable(true);
         init(&provider, request, &SystemClock).await.expect("a first ring");
         let mut replicas = Vec::new();

@@ -32,7 +32,8 @@ impl Answer {
     /// # Panics
     /// If it is none.
     pub fn json(&self) -> serde_json::Value {
-        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("no JSON ({error}): {:?}", self.body))
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|error| panic!("no JSON ({error}): {:?}", self.body))
     }
 }
 
@@ -77,14 +78,12 @@ async fn send(
         Ok(Answer { status: head.status, headers: head.headers, body })
     };
     // The connection is driven until the answer is there; what comes after it is of no interest.
-    tokio::pin!(connection, exchange);
-    loop {
-        tokio::select! {
-            answer = &mut exchange => return answer,
-            ended = &mut connection => {
-                ended.map_err(no_answer)?;
-                return exchange.await;
-            }
+    tokio::pin!(exchange);
+    tokio::select! {
+        answer = &mut exchange => answer,
+        ended = connection => {
+            ended.map_err(no_answer)?;
+            exchange.await
         }
     }
 }

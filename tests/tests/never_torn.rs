@@ -55,7 +55,10 @@ async fn readers_see_only_whole_last_good_bytes_while_the_key_file_is_mangled() 
             let mut reads = 0;
             while !done.load(Ordering::Relaxed) {
                 let answer = http::get(address, JWKS).await.expect("an answer");
-                assert!(answer.status == 200 && answer.body == expected || answer.status == 503, "{answer:?}");
+                assert!(
+                    answer.status == 200 && answer.body == expected || answer.status == 503,
+                    "{answer:?}"
+                );
                 reads += 1;
             }
             reads

@@ -39,9 +39,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .with_state(issuer.clone())
         .merge(issuer.router());
     let listener = tokio::net::TcpListener::bind((issuer.url().host(), issuer.url().port())).await?;
-    axum::serve(listener, app)
-        .with_graceful_shutdown(async { drop(tokio::signal::ctrl_c().await) })
-        .await?;
+    axum::serve(listener, app).with_graceful_shutdown(async { drop(tokio::signal::ctrl_c().await) }).await?;
     cancel.cancel();
     work.join_all().await;
     Ok(())

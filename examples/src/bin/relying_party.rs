@@ -5,6 +5,8 @@
 //!   cargo run -p oneseal-examples --bin relying_party -- http://127.0.0.1:8080 sts.amazonaws.com
 //! ```
 
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a small command talks to who runs it")]
+
 use std::error::Error;
 use std::process::ExitCode;
 

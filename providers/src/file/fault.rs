@@ -27,7 +27,7 @@ pub(super) fn reading(path: &Path, error: io::Error) -> ProviderError {
             (ErrorKind::Malformed, "symbolic links lead round in a circle".to_owned())
         }
         _ if is(&error, Errno::NXIO) => (ErrorKind::Malformed, not_regular("a socket or device")),
-        _ => (ErrorKind::Unavailable, format!("it cannot be read: {error}")),
+        _ => (ErrorKind::Unavailable, "it cannot be read".to_owned()),
     };
     at(path, kind, detail).with_source(error)
 }
@@ -51,14 +51,14 @@ pub(super) fn writing(path: &Path, error: io::Error) -> ProviderError {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             (ErrorKind::Unavailable, format!("no space is left in {dir}; nothing was changed"))
         }
-        _ => (ErrorKind::Unavailable, format!("it cannot be written, nothing was changed: {error}")),
+        _ => (ErrorKind::Unavailable, "it cannot be written, nothing was changed".to_owned()),
     };
     at(path, kind, detail).with_source(error)
 }
 
 /// The new content is in place but the disk has not confirmed it.
 pub(super) fn unconfirmed(path: &Path, error: io::Error) -> ProviderError {
-    let detail = format!("it is written, but the directory could not be flushed to disk: {error}");
+    let detail = "it is written, but the directory could not be flushed to disk";
     at(path, ErrorKind::OutcomeUnknown, detail).with_source(error)
 }
 

@@ -96,7 +96,9 @@ impl Cli {
 pub(crate) fn answer(said: &clap::Error) -> Exit {
     let quoted = said.to_string();
     if KEY_MARKS.iter().any(|mark| quoted.contains(mark)) {
-        output::complain("oneseal: an argument holds a private key; name the place where it rests, by --provider");
+        output::complain(
+            "oneseal: an argument holds a private key; name the place where it rests, by --provider",
+        );
     } else {
         // Nobody is left to be told that it could not be printed.
         drop(said.print());

@@ -30,61 +30,61 @@ const fn warning(name: &'static str, meaning: &'static str, cure: &'static str) 
 pub(crate) static UNKNOWN_KEY: Code = refused(
     "config.unknown_key",
     "There is no such key: a mistyped one must not pass for its default.",
-    "correct or remove it; `oneseal config init` lists every key",
+    "Correct or remove it; `oneseal config init` lists every key.",
 );
 pub(crate) static NOT_AVAILABLE: Code = refused(
     "config.not_available",
     "This version of oneseal does not have this setting.",
-    "remove it, or run a version that has it",
+    "Remove it, or run a version that has it.",
 );
 pub(crate) static BAD_VALUE: Code = refused(
     "config.bad_value",
     "The value is not one that this key takes.",
-    "write a value of the named kind",
+    "Write a value of the named kind.",
 );
 pub(crate) static SYNTAX: Code = refused(
     "config.syntax",
     "The file is not TOML.",
-    "correct the named place; nothing of the file was used",
+    "Correct the named place; nothing of the file was used.",
 );
 pub(crate) static MISSING: Code = refused(
     "config.missing",
     "A setting that nobody can default is missing.",
-    "set it in the file or by its variable",
+    "Set it in the file or by its variable.",
 );
 pub(crate) static CONFLICT: Code =
-    refused("config.conflict", "Two settings exclude each other.", "keep one of the two");
+    refused("config.conflict", "Two settings exclude each other.", "Keep one of the two.");
 pub(crate) static NOT_FOUND: Code = refused(
     "config.not_found",
     "The configuration file that was named does not exist.",
-    "correct --config or ONESEAL_CONFIG, or write the file with `oneseal config init`",
+    "Correct --config or ONESEAL_CONFIG, or write the file with `oneseal config init`.",
 );
 pub(crate) static UNREADABLE: Code =
-    refused("config.unreadable", "A file cannot be read.", "make it a readable file of ordinary size");
+    refused("config.unreadable", "A file cannot be read.", "Make it a readable file of ordinary size.");
 pub(crate) static TOO_MANY: Code = refused(
     "config.too_many",
     "There are more mistakes than a report can show.",
-    "correct those that are shown, then look again",
+    "Correct those that are shown, then look again.",
 );
 pub(crate) static IGNORED_VARIABLE: Code = warning(
     "config.ignored_variable",
     "An environment variable looks like one of ours and is not.",
-    "rename it if it is meant for oneseal; else nothing",
+    "Rename it if it is meant for oneseal; else nothing.",
 );
 pub(crate) static NO_EFFECT: Code = warning(
     "config.no_effect",
     "A setting has no effect beside the others.",
-    "remove it, or set what it needs",
+    "Remove it, or set what it needs.",
 );
 pub(crate) static EXPOSED: Code = warning(
     "config.exposed",
     "Every user of this host may read a secret that stands in the configuration file.",
-    "chmod 0600 the file, or give the secret by its ..._FILE variable",
+    "chmod 0600 the file, or give the secret by its ..._FILE variable.",
 );
 pub(crate) static PROVIDER_NOT_CONFIGURED: Code = refused(
     "provider.not_configured",
     "An issuer is configured and no place for its signing key: oneseal never makes up a key of its own.",
-    "set [provider] kind and that kind's key, or provider.uri",
+    "Set [provider] kind and that kind's key, or provider.uri.",
 );
 
 #[cfg(test)]

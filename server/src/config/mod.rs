@@ -23,6 +23,7 @@ mod service_link;
 mod sources;
 mod table;
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests;
 mod value;
 mod values;
