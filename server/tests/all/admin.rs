@@ -95,7 +95,7 @@ fn each_refusal_has_its_status_and_words() {
     }
     let lines = server.log_lines();
     let refusals = lines.iter().filter(|line| line["message"] == "refused an admin caller a token");
-    assert_eq!(refusals.count(), 15, "one line each");
+    assert_eq!(refusals.count(), 14, "one line each");
 }
 
 #[test]
