@@ -1,6 +1,6 @@
 //! The rows of the table of findings that building an issuer can add to those of the keystore.
 
-use oneseal_keystore::findings::{Code, Exit, Severity};
+use oneseal_keystore::findings::Code;
 
 /// Every code that [`Builder::build`](crate::Builder::build) can report, the keystore's included.
 pub fn all_codes() -> Vec<&'static Code> {
@@ -19,61 +19,48 @@ static CODES: &[&Code] = &[
     &RULE_NONE,
 ];
 
-const fn code(name: &'static str, severity: Severity, meaning: &'static str, cure: &'static str) -> Code {
-    Code { name, severity, exit: Exit::Refused, meaning, cure }
-}
-
-pub(crate) static ALGORITHMS_EMPTY: Code = code(
+pub(crate) static ALGORITHMS_EMPTY: Code = Code::refused(
     "config.algorithms_empty",
-    Severity::Error,
     "No algorithm is named, so no token could be signed.",
     "Name at least one in issuer.algorithms, or leave it out for RS256.",
 );
-pub(crate) static ALGORITHM_TWICE: Code = code(
+pub(crate) static ALGORITHM_TWICE: Code = Code::refused(
     "config.algorithm_twice",
-    Severity::Error,
     "An algorithm is named twice.",
     "Name each algorithm once, the default one first.",
 );
-pub(crate) static SIGNING_THREADS: Code = code(
+pub(crate) static SIGNING_THREADS: Code = Code::refused(
     "config.signing_threads",
-    Severity::Error,
     "The threads that sign with RSA cannot be started.",
     "Ask for 1 to 256 signing threads, and see that the process may start that many.",
 );
-pub(crate) static RULE_MALFORMED: Code = code(
+pub(crate) static RULE_MALFORMED: Code = Code::refused(
     "rule.malformed",
-    Severity::Error,
     "A rule names an audience or a life that no token can have.",
     "Correct the named value.",
 );
-pub(crate) static RULE_OWN_AUDIENCE: Code = code(
+pub(crate) static RULE_OWN_AUDIENCE: Code = Code::refused(
     "rule.own_audience",
-    Severity::Error,
     "A rule would let tokens be minted for the issuer itself: our token must not be our proof.",
     "Name the relying party that the token is for.",
 );
-pub(crate) static RULE_UNREACHABLE: Code = code(
+pub(crate) static RULE_UNREACHABLE: Code = Code::warning(
     "rule.unreachable",
-    Severity::Warning,
     "An earlier rule for the same audience decides, so this one never does.",
     "Remove one of the two, or put the intended one first.",
 );
-pub(crate) static RULE_TTL_CLAMPED: Code = code(
+pub(crate) static RULE_TTL_CLAMPED: Code = Code::warning(
     "rule.ttl_clamped",
-    Severity::Warning,
     "A rule allows a longer life than the ring does; tokens get the ring's limit.",
     "Lower the rule's life, or raise max_token_ttl in the rotation settings.",
 );
-pub(crate) static RULE_ALGORITHM_UNLISTED: Code = code(
+pub(crate) static RULE_ALGORITHM_UNLISTED: Code = Code::refused(
     "rule.algorithm_unlisted",
-    Severity::Error,
     "A rule names an algorithm that discovery does not.",
     "Add it to issuer.algorithms, or name another in the rule.",
 );
-pub(crate) static RULE_NONE: Code = code(
+pub(crate) static RULE_NONE: Code = Code::info(
     "rule.none",
-    Severity::Info,
     "No rule allows anything, so nothing can be minted here; documents are served.",
     "Allow an audience if this process is meant to mint.",
 );

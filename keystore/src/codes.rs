@@ -2,7 +2,7 @@
 
 use oneseal_providers::ErrorKind;
 
-use crate::findings::{Code, Exit, Severity};
+use crate::findings::{Code, Exit};
 
 /// Every code of this crate, by the file that finds it.
 pub fn all() -> Vec<&'static Code> {
@@ -21,22 +21,6 @@ pub(crate) fn of_provider_error(kind: ErrorKind) -> &'static Code {
         // Kinds added later are first of all a provider that did not answer as hoped.
         _ => &PROVIDER_UNAVAILABLE,
     }
-}
-
-const fn error(name: &'static str, exit: Exit, meaning: &'static str, cure: &'static str) -> Code {
-    Code { name, severity: Severity::Error, exit, meaning, cure }
-}
-
-const fn refused(name: &'static str, meaning: &'static str, cure: &'static str) -> Code {
-    error(name, Exit::Refused, meaning, cure)
-}
-
-const fn warning(name: &'static str, meaning: &'static str, cure: &'static str) -> Code {
-    Code { name, severity: Severity::Warning, exit: Exit::Refused, meaning, cure }
-}
-
-const fn info(name: &'static str, meaning: &'static str, cure: &'static str) -> Code {
-    Code { name, severity: Severity::Info, exit: Exit::Refused, meaning, cure }
 }
 
 /// The rows of this file.
@@ -70,141 +54,141 @@ pub(crate) static CODES: &[&Code] = &[
     &ISSUER_ALGORITHM_WITHOUT_KEY,
 ];
 
-pub(crate) static PROVIDER_NOT_FOUND: Code = refused(
+pub(crate) static PROVIDER_NOT_FOUND: Code = Code::refused(
     "provider.not_found",
     "There is no key where the provider looks.",
     "Make one with `oneseal keys init` (once, for all replicas), or correct the provider's location.",
 );
-pub(crate) static PROVIDER_DENIED: Code = error(
+pub(crate) static PROVIDER_DENIED: Code = Code::error(
     "provider.denied",
     Exit::Denied,
     "The provider or the file system does not let this process read the key.",
     "Grant this process's identity read access to that one secret.",
 );
-pub(crate) static PROVIDER_EXPOSED: Code = error(
+pub(crate) static PROVIDER_EXPOSED: Code = Code::error(
     "provider.exposed",
     Exit::Denied,
     "Others on this host may read or replace the key.",
     "chmod 0600 the file (0700 the directory) and make this process's user its owner.",
 );
-pub(crate) static PROVIDER_UNAVAILABLE: Code = error(
+pub(crate) static PROVIDER_UNAVAILABLE: Code = Code::error(
     "provider.unavailable",
     Exit::Unavailable,
     "The provider does not answer.",
     "See the cause; oneseal never makes another key instead.",
 );
-pub(crate) static PROVIDER_MALFORMED: Code = refused(
+pub(crate) static PROVIDER_MALFORMED: Code = Code::refused(
     "provider.malformed",
     "What rests there is not a readable record.",
     "Restore the file from where it was made; a key is never repaired by guessing.",
 );
-pub(crate) static PROVIDER_EPHEMERAL: Code = refused(
+pub(crate) static PROVIDER_EPHEMERAL: Code = Code::refused(
     "provider.ephemeral",
     "The key would not outlive a restart of this host or pod.",
     "Keep it on a durable volume or in a Secret; `provider.durable = true` if something outside puts it there.",
 );
-pub(crate) static PROVIDER_IMAGE_LAYER: Code = warning(
+pub(crate) static PROVIDER_IMAGE_LAYER: Code = Code::warning(
     "provider.image_layer",
     "The key lies in a container's own layer and goes with the container.",
     "Mount it from a volume or a Secret; `provider.durable = true` says that you know.",
 );
-pub(crate) static PROVIDER_WORLD_READABLE: Code = warning(
+pub(crate) static PROVIDER_WORLD_READABLE: Code = Code::warning(
     "provider.world_readable",
     "Every user in the container may read the mounted key.",
     "Set `defaultMode: 0440` on the volume and `fsGroup` on the pod.",
 );
-pub(crate) static PROVIDER_READ_ONLY: Code = refused(
+pub(crate) static PROVIDER_READ_ONLY: Code = Code::refused(
     "provider.read_only",
     "This provider cannot be written.",
     "Name a provider that can, such as file:PATH.",
 );
-pub(crate) static PROVIDER_CONFLICT: Code = error(
+pub(crate) static PROVIDER_CONFLICT: Code = Code::error(
     "provider.conflict",
     Exit::TryLater,
     "Somebody else changed the record at the same time.",
     "Look at what is there now, then decide again.",
 );
-pub(crate) static PROVIDER_IGNORED: Code = info(
+pub(crate) static PROVIDER_IGNORED: Code = Code::info(
     "provider.ignored_entry",
     "An entry is no signing key and was left aside.",
     "Nothing, if it is not meant to be one; else name it current, next or previous, with .pem, .der or .jwk.",
 );
-pub(crate) static RING_MALFORMED: Code = refused(
+pub(crate) static RING_MALFORMED: Code = Code::refused(
     "ring.malformed",
     "The ring document breaks its own rules.",
     "Restore the last good revision; nothing of a malformed one is used.",
 );
-pub(crate) static RING_FORMAT: Code = refused(
+pub(crate) static RING_FORMAT: Code = Code::refused(
     "ring.format",
     "The ring document is of a format or JWKS writer that this version does not know.",
     "Run the version of oneseal that wrote it, or a newer one.",
 );
-pub(crate) static RING_ISSUER_MISMATCH: Code = refused(
+pub(crate) static RING_ISSUER_MISMATCH: Code = Code::refused(
     "ring.issuer_mismatch",
     "The ring belongs to another issuer.",
     "Set issuer.url to the ring's issuer, byte for byte, or point the provider at this issuer's ring.",
 );
-pub(crate) static RING_NO_ACTIVE: Code = refused(
+pub(crate) static RING_NO_ACTIVE: Code = Code::refused(
     "ring.no_active",
     "No key is active, so nothing could be signed.",
     "Name the signing key `current`, or activate a pending one.",
 );
-pub(crate) static RING_TWO_ACTIVE: Code = refused(
+pub(crate) static RING_TWO_ACTIVE: Code = Code::refused(
     "ring.two_active",
     "Two keys of one algorithm are active: which signs would depend on chance.",
     "Leave one `current` for each algorithm; call the others `next` or `previous`.",
 );
-pub(crate) static RING_DUPLICATE_KEY: Code = refused(
+pub(crate) static RING_DUPLICATE_KEY: Code = Code::refused(
     "ring.duplicate_key",
     "A key or kid occurs twice, or had been retired: a kid is never used again.",
     "Remove the copy; make a new key instead of bringing one back.",
 );
-pub(crate) static RING_SEALED_WITHOUT_KEK: Code = refused(
+pub(crate) static RING_SEALED_WITHOUT_KEK: Code = Code::refused(
     "ring.sealed_without_kek",
     "A private half is sealed and this process has no key to open it.",
     "Configure [kek], with a version of oneseal that seals.",
 );
-pub(crate) static RING_UNAUTHENTIC: Code = refused(
+pub(crate) static RING_UNAUTHENTIC: Code = Code::refused(
     "ring.unauthentic",
     "The ring document is not signed by its ring key, or its log was altered.",
     "Restore the last good revision and find out who wrote this one.",
 );
-pub(crate) static RING_ROLLED_BACK: Code = refused(
+pub(crate) static RING_ROLLED_BACK: Code = Code::refused(
     "ring.rolled_back",
     "The ring is older than, or another than, the one this replica has served.",
     "Restore the newer revision; a restored backup needs its own incarnation.",
 );
-pub(crate) static RING_ACTIVATED_UNPUBLISHED: Code = warning(
+pub(crate) static RING_ACTIVATED_UNPUBLISHED: Code = Code::warning(
     "ring.activated_unpublished",
     "A new `current` key appeared that relying parties have not been able to fetch; the old one signs on for now.",
     "Next time add the key as `next` first, wait for the caches, then swap `current` and `previous`.",
 );
-pub(crate) static RING_NO_SIGNER: Code = refused(
+pub(crate) static RING_NO_SIGNER: Code = Code::refused(
     "ring.no_signer",
     "An active key has no private half here, so it cannot sign.",
     "Give this replica the private half.",
 );
-pub(crate) static FLEET_KEY_REPLACED: Code = refused(
+pub(crate) static FLEET_KEY_REPLACED: Code = Code::refused(
     "fleet.key_replaced",
     "The key set shares no key with the one being served: every token in use would break at once.",
     "Put the old key beside the new one (`previous`), or start once with --allow-key-replacement.",
 );
-pub(crate) static FLEET_KID_REUSED: Code = refused(
+pub(crate) static FLEET_KID_REUSED: Code = Code::refused(
     "fleet.kid_reused",
     "A kid now names another key than before.",
     "Give the new key its own kid: its thumbprint, which is the default.",
 );
-pub(crate) static ISSUER_ALGORITHM_UNLISTED: Code = refused(
+pub(crate) static ISSUER_ALGORITHM_UNLISTED: Code = Code::refused(
     "issuer.algorithm_unlisted",
     "A published key is of an algorithm that discovery does not name.",
     "Add the algorithm to issuer.algorithms and give relying parties a day to read it.",
 );
-pub(crate) static ISSUER_NO_RS256: Code = warning(
+pub(crate) static ISSUER_NO_RS256: Code = Code::warning(
     "issuer.no_rs256",
     "RS256 is not among issuer.algorithms; Entra, PyPI and many libraries accept nothing else.",
     "Add RS256 and a key for it, unless you know each of your relying parties.",
 );
-pub(crate) static ISSUER_ALGORITHM_WITHOUT_KEY: Code = warning(
+pub(crate) static ISSUER_ALGORITHM_WITHOUT_KEY: Code = Code::warning(
     "issuer.algorithm_without_key",
     "Discovery names an algorithm for which no key is active.",
     "Add a key of that algorithm, or take it out of issuer.algorithms.",

@@ -20,6 +20,28 @@ pub struct Code {
     pub cure: &'static str,
 }
 
+impl Code {
+    /// An error that exits with 78.
+    pub const fn refused(name: &'static str, meaning: &'static str, cure: &'static str) -> Self {
+        Self::error(name, Exit::Refused, meaning, cure)
+    }
+
+    /// An error that exits as `exit` says.
+    pub const fn error(name: &'static str, exit: Exit, meaning: &'static str, cure: &'static str) -> Self {
+        Self { name, severity: Severity::Error, exit, meaning, cure }
+    }
+
+    /// A warning.
+    pub const fn warning(name: &'static str, meaning: &'static str, cure: &'static str) -> Self {
+        Self { name, severity: Severity::Warning, exit: Exit::Refused, meaning, cure }
+    }
+
+    /// A remark.
+    pub const fn info(name: &'static str, meaning: &'static str, cure: &'static str) -> Self {
+        Self { name, severity: Severity::Info, exit: Exit::Refused, meaning, cure }
+    }
+}
+
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {

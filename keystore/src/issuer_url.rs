@@ -7,7 +7,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::findings::{Code, Exit, Findings, Severity};
+use crate::findings::{Code, Findings};
 
 /// An issuer identifier: an absolute `https` URL without query, fragment and userinfo, with a lower-case host.
 /// Plain `http` is taken for loopback hosts only. At most 255 bytes, the limit of AWS.
@@ -230,50 +230,42 @@ const MAX_LEN: usize = 255;
 pub static CODES: &[&Code] =
     &[&MALFORMED, &NOT_HTTPS, &QUERY, &FRAGMENT, &USERINFO, &HOST_CASE, &PORT, &TRAILING_SLASH];
 
-const fn error(name: &'static str, meaning: &'static str, cure: &'static str) -> Code {
-    Code { name, severity: Severity::Error, exit: Exit::Refused, meaning, cure }
-}
-
-const fn warning(name: &'static str, meaning: &'static str, cure: &'static str) -> Code {
-    Code { name, severity: Severity::Warning, exit: Exit::Refused, meaning, cure }
-}
-
-static MALFORMED: Code = error(
+static MALFORMED: Code = Code::refused(
     "issuer.malformed",
     "The issuer is no URL that every relying party reads alike.",
     "Write it as https://host or https://host/path: ASCII, at most 255 bytes, no empty or dotted path segment.",
 );
-static NOT_HTTPS: Code = error(
+static NOT_HTTPS: Code = Code::refused(
     "issuer.not_https",
     "The issuer is not an https URL; only a loopback issuer may be plain http.",
     "Use an https URL; TLS may end at a proxy in front of oneseal.",
 );
-static QUERY: Code = error(
+static QUERY: Code = Code::refused(
     "issuer.query",
     "The issuer has a query (forbidden by OpenID Connect Discovery 1.0 section 3).",
     "Drop everything from the question mark on.",
 );
-static FRAGMENT: Code = error(
+static FRAGMENT: Code = Code::refused(
     "issuer.fragment",
     "The issuer has a fragment (forbidden by OpenID Connect Discovery 1.0 section 3).",
     "Drop everything from the # on.",
 );
-static USERINFO: Code = error(
+static USERINFO: Code = Code::refused(
     "issuer.userinfo",
     "The issuer carries a user name or password.",
     "Drop everything between // and @.",
 );
-static HOST_CASE: Code = error(
+static HOST_CASE: Code = Code::refused(
     "issuer.host_case",
     "The issuer's host has capital letters: some relying parties lower them, others compare bytes.",
     "Write the host in lower case.",
 );
-static PORT: Code = warning(
+static PORT: Code = Code::warning(
     "issuer.port",
     "The issuer names a port, which AWS and others advise against or refuse.",
     "Serve it on 443 and leave the port out.",
 );
-static TRAILING_SLASH: Code = warning(
+static TRAILING_SLASH: Code = Code::warning(
     "issuer.trailing_slash",
     "The issuer ends in a slash; relying parties that trim it will not match `iss`.",
     "Leave the slash out, unless relying parties already trust the issuer in this form.",

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::findings::{Code, Exit, Findings, Severity};
+use crate::findings::{Code, Findings};
 
 /// All times in whole seconds, as they stand in the ring document's `rotation`.
 ///
@@ -159,13 +159,11 @@ const DAY: u64 = 24 * HOUR;
 pub static CODES: &[&Code] = &[&INEQUALITY];
 
 /// The row for times that contradict each other; the server uses it for the times of a process.
-pub static INEQUALITY: Code = Code {
-    name: "config.inequality",
-    severity: Severity::Error,
-    exit: Exit::Refused,
-    meaning: "Two times contradict each other.",
-    cure: "Set the named value within the named bounds.",
-};
+pub static INEQUALITY: Code = Code::refused(
+    "config.inequality",
+    "Two times contradict each other.",
+    "Set the named value within the named bounds.",
+);
 
 #[cfg(test)]
 mod tests {

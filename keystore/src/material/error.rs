@@ -1,6 +1,6 @@
 //! Why a key was refused: what the bytes are instead, and what to do about it.
 
-use crate::findings::{Code, Exit, Severity};
+use crate::findings::Code;
 use crate::json::JsonError;
 use crate::jwk::JwkError;
 use crate::{Algorithm, KeyType};
@@ -232,173 +232,167 @@ pub static CODES: &[&Code] = &[
     &GENERATE,
 ];
 
-const fn refusal(name: &'static str, meaning: &'static str, cure: &'static str) -> Code {
-    Code { name, severity: Severity::Error, exit: Exit::Refused, meaning, cure }
-}
-
-static EMPTY: Code = refusal(
+static EMPTY: Code = Code::refused(
     "key.empty",
     "The place where the key should be holds nothing.",
     "Put the private key there; for a new issuer make one with `oneseal keys init`. A template or a mount that \
      failed leaves an empty file too.",
 );
-static UNRECOGNISED: Code = refusal(
+static UNRECOGNISED: Code = Code::refused(
     "key.unrecognised",
     "The value is no private key in any form that is read.",
     "Give a private key as PEM (PKCS#8, PKCS#1, SEC1), DER, JWK or JWKS, or base64 of one of these.",
 );
-static UNSUPPORTED_FORM: Code = refusal(
+static UNSUPPORTED_FORM: Code = Code::refused(
     "key.unsupported_form",
     "The value holds a key in a form that is not read (OpenSSH, PKCS#12).",
     "Convert it to PKCS#8: `ssh-keygen -p -m PKCS8 -f KEY` on a copy of an OpenSSH key, `openssl pkcs12 -in FILE \
      -nocerts -nodes` for PKCS#12.",
 );
-static ENCODED_TWICE: Code = refusal(
+static ENCODED_TWICE: Code = Code::refused(
     "key.encoded_twice",
     "The value is base64 of base64, usually a Kubernetes Secret whose `data` was encoded by hand and again by a tool.",
     "Encode once: put the text under `stringData`, or its base64 under `data`.",
 );
-static JSON_MEMBERS: Code = refusal(
+static JSON_MEMBERS: Code = Code::refused(
     "key.json_members",
     "The value is a JSON object that is no JWK, such as a key/value secret.",
     "Name the member that holds the key with `provider.member`.",
 );
-static MALFORMED_PEM: Code = refusal(
+static MALFORMED_PEM: Code = Code::refused(
     "key.malformed_pem",
     "A PEM block is cut off or its text is damaged.",
     "Copy the file again, whole, from `-----BEGIN` to `-----END …-----`; in an environment variable write each \
      newline as `\\n`, or give the file's base64.",
 );
-static MALFORMED_DER: Code = refusal(
+static MALFORMED_DER: Code = Code::refused(
     "key.malformed_der",
     "The binary structure inside the key is cut off or damaged.",
     "Copy the key again and check it with `openssl pkey -in KEY -check -noout`.",
 );
-static MALFORMED_JSON: Code = refusal(
+static MALFORMED_JSON: Code = Code::refused(
     "key.malformed_json",
     "The value begins like JSON and is none, or an object holds a member twice.",
     "Write the JWK or JWKS again as one JSON object (RFC 7517).",
 );
-static MALFORMED_JWK: Code = refusal(
+static MALFORMED_JWK: Code = Code::refused(
     "key.malformed_jwk",
     "A member of the JWK is missing, of the wrong type, or not in canonical unpadded base64url.",
     "Export the JWK again with a tool that follows RFC 7518 section 6.",
 );
-static PUBLIC_ONLY: Code = refusal(
+static PUBLIC_ONLY: Code = Code::refused(
     "key.public_only",
     "A public key stands where the private one must.",
     "Give the private key; its public half is derived.",
 );
-static CERTIFICATE_ONLY: Code = refusal(
+static CERTIFICATE_ONLY: Code = Code::refused(
     "key.certificate_only",
     "A certificate stands where the private key must.",
     "Give the certificate's private key (`tls.key`, not `tls.crt`).",
 );
-static SYMMETRIC: Code = refusal(
+static SYMMETRIC: Code = Code::refused(
     "key.symmetric",
     "A symmetric key cannot be published, so nobody could verify with it.",
     "Use an RSA, EC (P-256, P-384) or Ed25519 key.",
 );
-static TWO_PRIVATE_KEYS: Code = refusal(
+static TWO_PRIVATE_KEYS: Code = Code::refused(
     "key.two_private_keys",
     "Several private keys stand in one entry, and which one signs is not to be guessed.",
     "Give each key an entry of its own: `current`, `next`, `previous`.",
 );
-static ENCRYPTED: Code = refusal(
+static ENCRYPTED: Code = Code::refused(
     "key.encrypted",
     "The private key is encrypted with a passphrase. Encrypted keys come with a passphrase provider; this version \
      reads unencrypted ones.",
     "Decrypt it into the secret store: `openssl pkcs8 -topk8 -nocrypt -in KEY -out KEY.unencrypted`.",
 );
-static UNKNOWN_TYPE: Code = refusal(
+static UNKNOWN_TYPE: Code = Code::refused(
     "key.unknown_type",
     "The key is of a kind that no algorithm here signs with.",
     "Use an RSA, EC (P-256, P-384) or Ed25519 key.",
 );
-static UNKNOWN_CURVE: Code = refusal(
+static UNKNOWN_CURVE: Code = Code::refused(
     "key.unknown_curve",
     "The key is on a curve that no algorithm here signs with.",
     "Use P-256 (`openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256`), P-384 or Ed25519.",
 );
-static NOT_FOR_SIGNING: Code = refusal(
+static NOT_FOR_SIGNING: Code = Code::refused(
     "key.not_for_signing",
     "The JWK's `use` is not `sig`, or its `key_ops` lacks `sign`.",
     "Use a key made for signing; a key that also decrypts should not sign tokens.",
 );
-static UNKNOWN_ALGORITHM: Code = refusal(
+static UNKNOWN_ALGORITHM: Code = Code::refused(
     "key.unknown_algorithm",
     "The JWK's `alg` is none that is signed with here.",
     "Use RS256, RS384, RS512, PS256, ES256, ES384 or EdDSA, or leave `alg` out.",
 );
-static ALGORITHM_UNFIT: Code = refusal(
+static ALGORITHM_UNFIT: Code = Code::refused(
     "key.algorithm_unfit",
     "The algorithm does not fit the kind of key.",
     "RS256, RS384, RS512 and PS256 want RSA, ES256 wants P-256, ES384 wants P-384, EdDSA wants Ed25519.",
 );
-static RSA_TOO_SMALL: Code = refusal(
+static RSA_TOO_SMALL: Code = Code::refused(
     "key.rsa_too_small",
     "An RSA key below 2048 bits can be factored by those who care to, and relying parties refuse it.",
     "Use 2048, 3072 or 4096 bits: `openssl genpkey -algorithm RSA -pkeyopt rsa_keygen_bits:2048`.",
 );
-static RSA_TOO_LARGE: Code = refusal(
+static RSA_TOO_LARGE: Code = Code::refused(
     "key.rsa_too_large",
     "An RSA key above 8192 bits is refused by relying parties and too slow to sign with.",
     "Use 2048, 3072 or 4096 bits.",
 );
 /// The one warning among them.
-pub(super) static RSA_LARGE: Code = Code {
-    name: "key.rsa_large",
-    severity: Severity::Warning,
-    exit: Exit::Refused,
-    meaning: "An RSA key above 4096 bits signs slowly, and some relying parties refuse it.",
-    cure: "Prefer 2048 or 3072 bits, or ES256 where every relying party takes it.",
-};
-static RSA_EXPONENT: Code = refusal(
+pub(super) static RSA_LARGE: Code = Code::warning(
+    "key.rsa_large",
+    "An RSA key above 4096 bits signs slowly, and some relying parties refuse it.",
+    "Prefer 2048 or 3072 bits, or ES256 where every relying party takes it.",
+);
+static RSA_EXPONENT: Code = Code::refused(
     "key.rsa_exponent",
     "The RSA public exponent is even, below 65537 or not below 2^32.",
     "Make the key with the usual exponent, 65537.",
 );
-static RSA_MULTI_PRIME: Code = refusal(
+static RSA_MULTI_PRIME: Code = Code::refused(
     "key.rsa_multi_prime",
     "The RSA key has more than two primes.",
     "Make a key with two primes, as every tool does unless asked.",
 );
-static RSA_EQUAL_PRIMES: Code = refusal(
+static RSA_EQUAL_PRIMES: Code = Code::refused(
     "key.rsa_equal_primes",
     "Both primes of the RSA key are the same, so its square root reveals it.",
     "Discard the key and the tool that made it.",
 );
-static RSA_INCONSISTENT: Code = refusal(
+static RSA_INCONSISTENT: Code = Code::refused(
     "key.rsa_inconsistent",
     "The components of the RSA key contradict each other: it is damaged, and signing with it could reveal it.",
     "Restore the key from its source; check with `openssl pkey -in KEY -check -noout`.",
 );
-static SCALAR_OUT_OF_RANGE: Code = refusal(
+static SCALAR_OUT_OF_RANGE: Code = Code::refused(
     "key.scalar_out_of_range",
     "The private scalar is zero or not below the order of its curve.",
     "Discard the key; no tool makes such a one.",
 );
-static NOT_ON_CURVE: Code = refusal(
+static NOT_ON_CURVE: Code = Code::refused(
     "key.not_on_curve",
     "The public point is not on the curve that the key names.",
     "Restore the key from its source.",
 );
-static MISMATCH: Code = refusal(
+static MISMATCH: Code = Code::refused(
     "key.mismatch",
     "The public half written in the key belongs to another private half.",
     "Restore the key from its source; do not mix halves by hand.",
 );
-static PROBE: Code = refusal(
+static PROBE: Code = Code::refused(
     "key.probe_failed",
     "A probe signed with the key does not verify with its own public half.",
     "Discard the key, and suspect the machine's memory or processor if it has worked before.",
 );
-static GENERATE_SIZE: Code = refusal(
+static GENERATE_SIZE: Code = Code::refused(
     "key.generate_size",
     "RSA keys are generated with 2048, 3072 or 4096 bits.",
     "Ask for one of these.",
 );
-static GENERATE: Code = refusal(
+static GENERATE: Code = Code::refused(
     "key.generate_failed",
     "The cryptographic library could not make a key.",
     "Try again; if it stays, the system's random source is broken.",
