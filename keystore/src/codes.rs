@@ -47,6 +47,7 @@ pub(crate) static CODES: &[&Code] = &[
     &RING_ROLLED_BACK,
     &RING_ACTIVATED_UNPUBLISHED,
     &RING_NO_SIGNER,
+    &RING_OTHER_TIMES,
     &FLEET_KEY_REPLACED,
     &FLEET_KID_REUSED,
     &ISSUER_ALGORITHM_UNLISTED,
@@ -167,6 +168,11 @@ pub(crate) static RING_NO_SIGNER: Code = Code::refused(
     "ring.no_signer",
     "An active key has no private half here, so it cannot sign.",
     "Give this replica the private half.",
+);
+pub(crate) static RING_OTHER_TIMES: Code = Code::warning(
+    "ring.other_times",
+    "The ring brings its own times, and those of [rotation] are not in force.",
+    "Take them out of [rotation]; a version that rotates will take them over when rotation.generation is higher than the ring's.",
 );
 pub(crate) static FLEET_KEY_REPLACED: Code = Code::refused(
     "fleet.key_replaced",

@@ -12,6 +12,7 @@ use bytes::Bytes;
 
 use crate::codes::{
     ISSUER_ALGORITHM_UNLISTED, ISSUER_ALGORITHM_WITHOUT_KEY, ISSUER_NO_RS256, RING_NO_SIGNER,
+    RING_OTHER_TIMES,
 };
 use crate::ring::{KeyState, Origin, Ring};
 use crate::signer::{SignError, Signer};
@@ -77,6 +78,7 @@ impl Snapshot {
         rotation: &Rotation,
     ) -> Result<(Self, Findings), Findings> {
         let mut findings = check_algorithms(&ring, algorithms);
+        findings.extend(check_times(&ring, rotation));
         let jwks = Bytes::from(write_jwks(&ring));
         let (keys, candidates) = parse_keys(&ring, &mut findings);
         let mut signing = BTreeMap::new();
@@ -240,6 +242,18 @@ fn check_algorithms(ring: &Ring, algorithms: &[Algorithm]) -> Findings {
             let message = format!("no key is active for {algorithm}");
             findings.push(&ISSUER_ALGORITHM_WITHOUT_KEY, "issuer.algorithms", message);
         }
+    }
+    findings
+}
+
+/// Times that somebody has set and that do not hold. Defaults are nobody's wish.
+fn check_times(ring: &Ring, rotation: &Rotation) -> Findings {
+    let mut findings = Findings::new();
+    if let Some(own) = ring.rotation.as_ref().filter(|own| *own != rotation)
+        && *rotation != Rotation::default()
+    {
+        let message = format!("generation {} of the ring holds, not {}", own.generation, rotation.generation);
+        findings.push(&RING_OTHER_TIMES, "rotation", message);
     }
     findings
 }

@@ -61,6 +61,20 @@ fn the_jwks_and_the_digest_of_a_ring_are_golden() {
 }
 
 #[test]
+fn times_that_somebody_set_and_that_do_not_hold_are_told() {
+    let build = |rotation: &Rotation| {
+        let (ring, _) = read(GOLDEN).unwrap();
+        let (snapshot, notes) = Snapshot::build(ring, &Algorithm::ALL, rotation).unwrap();
+        assert_eq!(snapshot.rotation().token_ttl_s, 3600, "the ring's own time holds");
+        notes.iter().any(|finding| finding.code.name == "ring.other_times")
+    };
+    let mut wished = Rotation::default();
+    assert!(!build(&wished));
+    wished.token_ttl_s = 600;
+    assert!(build(&wished));
+}
+
+#[test]
 fn the_canonical_document_is_golden() {
     let mut ring: Value = serde_json::from_str(GOLDEN).unwrap();
     let object = ring.as_object_mut().unwrap();
