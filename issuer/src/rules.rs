@@ -254,7 +254,7 @@ mod tests {
         let request = MintRequest::new(audience("probe"));
         assert!(matches!(decide(&rules, &embedder(), &request), Err(MintError::NotAllowed(_))));
         assert_eq!(decide(&rules, &admin(), &request).expect("allowed"), (HOUR, Algorithm::Rs256));
-        let day = request.clone().ttl(Duration::from_secs(24 * HOUR));
+        let day = request.ttl(Duration::from_secs(24 * HOUR));
         assert_eq!(decide(&rules, &admin(), &day).expect("allowed"), (24 * HOUR, Algorithm::Rs256));
     }
 
