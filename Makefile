@@ -25,7 +25,7 @@ run:
 test:
 	@scripts/need build test
 	$(CARGO) build --locked -p oneseal-server
-	$(CARGO) test --locked --workspace
+	$(CARGO) test --locked --workspace --no-fail-fast
 
 check:
 	@scripts/need build

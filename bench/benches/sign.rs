@@ -14,7 +14,7 @@ use aws_lc_rs::signature::{
 };
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use oneseal::{Audience, Issuer, Minting, Subject, VerifiedWorkload};
+use oneseal::{Audience, Issuer, Subject, VerifiedWorkload};
 use oneseal_bench::{Verdict, conclude, ratio};
 use oneseal_coordination::{Clock, SystemClock};
 use oneseal_keystore::{Algorithm, IssuerUrl, Keystore, KeystoreOptions};
@@ -71,9 +71,6 @@ fn mint(runtime: &tokio::runtime::Runtime, raw: &Raw) -> Verdict {
     let task = runtime.spawn(tasks.run(cancel.clone()));
     let workload = VerifiedWorkload::vouched_by_embedder(Subject::parse(SUBJECT).expect("a good subject"));
     let audience = Audience::parse(AUDIENCE).expect("a good audience");
-    while issuer.health().minting != Minting::On {
-        std::thread::yield_now();
-    }
     let ours = || {
         std::hint::black_box(runtime.block_on(issuer.mint(&workload, &audience)).expect("it mints"));
     };

@@ -34,31 +34,37 @@ impl Tasks {
 
     /// Runs until `cancel`, or until the last handle of the issuer is dropped. Spawns nothing.
     ///
+    /// They count as running from this call on, so that a program which spawns the future and mints in the next line
+    /// need not wait for its first poll. A future that is dropped, polled or not, has stopped.
+    ///
     /// # Cancel safety
     /// May be dropped at any point: what is published is always whole, and minting stops by itself.
-    pub async fn run(self, cancel: CancellationToken) {
+    pub fn run(self, cancel: CancellationToken) -> impl Future<Output = ()> + Send + use<> {
         let Self { live, follower, clock, orphaned } = self;
-        let _running = Running::mark(&live);
-        let swap = |snapshot: &Arc<_>| live.swap(snapshot, clock.wall());
-        tokio::select! {
-            () = follower.run(cancel, swap) => {}
-            // Nobody is left to serve; a look under way has swapped nothing yet.
-            () = orphaned.cancelled() => {}
+        let running = Running::mark(Arc::clone(&live));
+        async move {
+            let _running = running;
+            let swap = |snapshot: &Arc<_>| live.swap(snapshot, clock.wall());
+            tokio::select! {
+                () = follower.run(cancel, swap) => {}
+                // Nobody is left to serve; a look under way has swapped nothing yet.
+                () = orphaned.cancelled() => {}
+            }
         }
     }
 }
 
 /// Says that the tasks run, until dropped: at the end, at a cancelled future, at a panic.
-struct Running<'a>(&'a Live);
+struct Running(Arc<Live>);
 
-impl<'a> Running<'a> {
-    fn mark(live: &'a Live) -> Self {
+impl Running {
+    fn mark(live: Arc<Live>) -> Self {
         live.set_tasks_running(true);
         Self(live)
     }
 }
 
-impl Drop for Running<'_> {
+impl Drop for Running {
     fn drop(&mut self) {
         self.0.set_tasks_running(false);
     }

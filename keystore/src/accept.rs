@@ -13,6 +13,8 @@ pub(crate) enum Verdict {
     Unchanged,
     /// Serve it.
     Serve,
+    /// Serve it although it shares no key with what is served, since that was allowed.
+    Replace,
     /// Serve it, but let these keys, which relying parties already have, sign on until the caches know the new ones.
     ServeSigningOn(Vec<KeyId>),
     /// Stay with the old one.
@@ -31,7 +33,10 @@ pub(crate) fn accept(served: &Snapshot, new: &Snapshot, allow_key_replacement: b
         return refuse(&FLEET_KID_REUSED, format!("{kid} is another key now"));
     }
     let disjoint = !new.keys().iter().any(|key| served.verifier(key.kid.as_str()).is_some());
-    if disjoint && !allow_key_replacement && !same_ring_key(served, new) {
+    if disjoint && !same_ring_key(served, new) {
+        if allow_key_replacement {
+            return Verdict::Replace;
+        }
         return refuse(&FLEET_KEY_REPLACED, replaced(served, new));
     }
     match signing_on(served, new) {
@@ -169,6 +174,7 @@ mod tests {
         match accept(served, new, false) {
             Verdict::Unchanged => "unchanged",
             Verdict::Serve => "serve",
+            Verdict::Replace => "replace",
             Verdict::ServeSigningOn(_) => "sign on",
             Verdict::Refuse(finding) => finding.code.name,
         }

@@ -172,7 +172,7 @@ pub(crate) static RING_NO_SIGNER: Code = Code::refused(
 pub(crate) static RING_OTHER_TIMES: Code = Code::warning(
     "ring.other_times",
     "The ring brings its own times, and those of [rotation] are not in force.",
-    "Take them out of [rotation]; a version that rotates will take them over when rotation.generation is higher than the ring's.",
+    "Take them out of [rotation]: the ring's hold for its whole life in this version, which does not rotate.",
 );
 pub(crate) static FLEET_KEY_REPLACED: Code = Code::refused(
     "fleet.key_replaced",

@@ -16,10 +16,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::accept::{Verdict, accept};
 use crate::codes::{
-    PROVIDER_EPHEMERAL, PROVIDER_IMAGE_LAYER, PROVIDER_UNAVAILABLE, PROVIDER_WORLD_READABLE,
-    RING_ACTIVATED_UNPUBLISHED, of_provider_error,
+    FLEET_KEY_REPLACED, PROVIDER_EPHEMERAL, PROVIDER_IMAGE_LAYER, PROVIDER_UNAVAILABLE,
+    PROVIDER_WORLD_READABLE, RING_ACTIVATED_UNPUBLISHED, of_provider_error,
 };
-use crate::findings::Finding;
+use crate::findings::{Finding, Severity};
 use crate::rotation::PROVIDER_TIMEOUT;
 use crate::{Algorithm, Findings, IssuerUrl, KeyId, Rotation, Snapshot, ring};
 
@@ -33,7 +33,8 @@ pub struct KeystoreOptions {
     pub algorithms: Vec<Algorithm>,
     /// The times for bare keys; a ring document brings its own.
     pub rotation: Rotation,
-    /// Accept a key set that shares no key with the one served. Breaks every token in use; for once, by hand.
+    /// Accept a key set that shares no key with the one served: once, by hand. Breaks every token in use, so it is
+    /// spent with the first such set.
     pub allow_key_replacement: bool,
 }
 
@@ -67,6 +68,14 @@ struct Shared {
     records_refused: AtomicU64,
     last_fault: Mutex<Option<Findings>>,
     advice: Findings,
+}
+
+impl Shared {
+    fn freshness(&self) -> Freshness {
+        let fresh_at = BootTime(Duration::from_millis(self.fresh_at_ms.load(Ordering::Acquire)));
+        let limit = self.snapshot.load().rotation().staleness_limit();
+        Freshness { age: self.clock.boot().since(fresh_at), limit: (!self.is_static).then_some(limit) }
+    }
 }
 
 /// How old what is served is.
@@ -142,8 +151,14 @@ impl Keystore {
             last_fault: Mutex::new(None),
             advice: findings,
         });
-        let follower =
-            Follower { shared: Arc::clone(&shared), provider, options, seen: revision, hold: None };
+        let follower = Follower {
+            shared: Arc::clone(&shared),
+            provider,
+            options,
+            seen: revision,
+            hold: None,
+            told: Age::Fresh,
+        };
         Ok((Self { shared }, follower))
     }
 
@@ -154,10 +169,7 @@ impl Keystore {
 
     /// How old it is.
     pub fn freshness(&self) -> Freshness {
-        let shared = &self.shared;
-        let fresh_at = BootTime(Duration::from_millis(shared.fresh_at_ms.load(Ordering::Acquire)));
-        let limit = shared.snapshot.load().rotation().staleness_limit();
-        Freshness { age: shared.clock.boot().since(fresh_at), limit: (!shared.is_static).then_some(limit) }
+        self.shared.freshness()
     }
 
     /// How following has gone so far.
@@ -188,6 +200,18 @@ pub struct Follower {
     seen: Revision,
     /// Keys that sign on although they are no longer current.
     hold: Option<Hold>,
+    /// What was last said of the snapshot's age.
+    told: Age,
+}
+
+/// How old the last good look is, in the words of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Age {
+    Fresh,
+    /// More than three refreshes.
+    Old,
+    /// Past the limit.
+    Stale,
 }
 
 /// A new current key is published but nobody can have fetched it yet: the ones before it sign on.
@@ -253,8 +277,9 @@ impl Follower {
             Ok(record) => record,
             Err(findings) => {
                 self.shared.refreshes_failed.fetch_add(1, Ordering::Relaxed);
-                tracing::warn!(%findings, "the provider gave no record; the last good keys stay");
+                tell(&findings, "the provider gave no record; the last good keys stay");
                 self.fault(Some(findings));
+                self.tell_staleness();
                 return false;
             }
         };
@@ -269,11 +294,12 @@ impl Follower {
             Err(findings) => {
                 self.shared.records_refused.fetch_add(1, Ordering::Relaxed);
                 if first_sight {
-                    tracing::error!(%findings, revision = %self.seen, "record refused; the last good keys stay");
+                    tell(&findings, "the record is refused; the last good keys stay");
                 }
                 self.fault(Some(findings));
             }
         }
+        self.tell_staleness();
         true
     }
 
@@ -286,6 +312,14 @@ impl Follower {
         let served = self.shared.snapshot.load_full();
         match accept(&served, &snapshot, self.options.allow_key_replacement) {
             Verdict::Unchanged => {}
+            Verdict::Replace => {
+                self.options.allow_key_replacement = false;
+                tracing::warn!(
+                    code = FLEET_KEY_REPLACED.name,
+                    "the whole key set is replaced, as was allowed: every token in use is void; not allowed again"
+                );
+                self.serve(snapshot, None, on_swap);
+            }
             // A hold outlasts later changes: what it waits for is the caches.
             Verdict::Serve => {
                 let hold = self.hold.take().map(|hold| (hold.until, hold.kids));
@@ -295,9 +329,10 @@ impl Follower {
                 let span = snapshot.rotation().propagation();
                 tracing::error!(
                     code = RING_ACTIVATED_UNPUBLISHED.name,
-                    signing_on = ?kids,
+                    signing_on = join(&kids),
                     for_s = span.as_secs(),
-                    "{}", RING_ACTIVATED_UNPUBLISHED.meaning
+                    "{}",
+                    RING_ACTIVATED_UNPUBLISHED.meaning
                 );
                 let until = self.shared.clock.boot() + span;
                 self.serve(snapshot, Some((until, kids)), on_swap);
@@ -336,7 +371,8 @@ impl Follower {
     fn release_hold(&mut self, on_swap: &mut (impl FnMut(&Arc<Snapshot>) + Send)) {
         let now = self.shared.clock.boot();
         if let Some(hold) = self.hold.take_if(|hold| now >= hold.until) {
-            tracing::info!("the new current key signs from now on");
+            let kids: Vec<_> = hold.then.signing_kids().cloned().collect();
+            tracing::info!(kids = join(&kids), "the new current key signs from now on");
             self.swap(hold.then, on_swap);
         }
     }
@@ -346,6 +382,32 @@ impl Follower {
         on_swap(&snapshot);
         self.shared.snapshot.store(snapshot);
         tracing::info!(revision = identity.revision, digest = %identity.digest, "serving another key set");
+    }
+
+    /// Says once when the last good look becomes old, when minting stops, and when all is well again.
+    fn tell_staleness(&mut self) {
+        let freshness = self.shared.freshness();
+        let (age_s, limit_s) = (freshness.age.as_secs(), freshness.limit.unwrap_or_default().as_secs());
+        let now = if freshness.is_stale() {
+            Age::Stale
+        } else if freshness.age > 3 * self.refresh() {
+            Age::Old
+        } else {
+            Age::Fresh
+        };
+        if now != std::mem::replace(&mut self.told, now) {
+            match now {
+                Age::Fresh => tracing::info!("the provider answers again; minting goes on"),
+                Age::Old => {
+                    tracing::warn!(age_s, limit_s, "the last good look at the provider is getting old")
+                }
+                Age::Stale => tracing::error!(
+                    age_s,
+                    limit_s,
+                    "minting stops until the provider answers; publishing goes on"
+                ),
+            }
+        }
     }
 
     fn fault(&self, findings: Option<Findings>) {
@@ -390,6 +452,22 @@ fn build(record: &Record, options: &KeystoreOptions) -> Result<(Snapshot, Findin
     let (snapshot, found) = Snapshot::build(ring, &options.algorithms, &options.rotation)?;
     notes.extend(found);
     Ok((snapshot, notes))
+}
+
+/// One log line a finding, with what scripts match on as fields of their own.
+fn tell(findings: &Findings, what: &str) {
+    for Finding { code, place, message } in findings.iter() {
+        let (code, severity, cure) = (code.name, code.severity, code.cure);
+        match severity {
+            Severity::Error => tracing::error!(code, place, fault = message, cure, "{what}"),
+            Severity::Warning => tracing::warn!(code, place, fault = message, cure, "{what}"),
+            Severity::Info => {}
+        }
+    }
+}
+
+fn join(kids: &[KeyId]) -> String {
+    kids.iter().map(KeyId::as_str).collect::<Vec<_>>().join(", ")
 }
 
 /// The provider's words with those of their causes.

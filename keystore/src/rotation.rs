@@ -111,6 +111,20 @@ impl Rotation {
         findings
     }
 
+    /// Which members of `other` are not these, in words: "token_ttl_s is 3600, not 600".
+    pub(crate) fn differences(&self, other: &Self) -> String {
+        let members = |rotation| match serde_json::to_value(rotation) {
+            Ok(serde_json::Value::Object(members)) => members,
+            _ => serde_json::Map::new(),
+        };
+        let others = members(other);
+        let differences = members(self)
+            .into_iter()
+            .filter(|(name, own)| others.get(name) != Some(own))
+            .map(|(name, own)| format!("{name} is {own}, not {}", others[&name]));
+        differences.collect::<Vec<_>>().join("; ")
+    }
+
     /// Knob, value, smallest, largest, reason.
     fn bounds(&self) -> [(&'static str, u64, u64, u64, &'static str); 9] {
         let lead = self.publish_lead_s.unwrap_or_default();
@@ -172,6 +186,14 @@ mod tests {
     #[test]
     fn the_defaults_agree_with_each_other() {
         assert!(Rotation::default().check("rotation").is_empty());
+    }
+
+    #[test]
+    fn differences_name_both_values() {
+        let other = Rotation { token_ttl_s: 600, shared_cache: true, ..Rotation::default() };
+        let differences = Rotation::default().differences(&other);
+        assert_eq!(differences, "shared_cache is false, not true; token_ttl_s is 3600, not 600");
+        assert_eq!(other.differences(&other), "");
     }
 
     #[test]

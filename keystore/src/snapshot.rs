@@ -162,6 +162,11 @@ impl Snapshot {
         self.signing.keys().copied()
     }
 
+    /// The kids of the keys that sign, by algorithm.
+    pub(crate) fn signing_kids(&self) -> impl Iterator<Item = &KeyId> {
+        self.signing.values().map(|signer| signer.kid())
+    }
+
     /// The key that signs for `algorithm`.
     pub fn signer(&self, algorithm: Algorithm) -> Option<&Arc<Signer>> {
         self.signing.get(&algorithm)
@@ -252,8 +257,7 @@ fn check_times(ring: &Ring, rotation: &Rotation) -> Findings {
     if let Some(own) = ring.rotation.as_ref().filter(|own| *own != rotation)
         && *rotation != Rotation::default()
     {
-        let message = format!("generation {} of the ring holds, not {}", own.generation, rotation.generation);
-        findings.push(&RING_OTHER_TIMES, "rotation", message);
+        findings.push(&RING_OTHER_TIMES, "rotation", own.differences(rotation));
     }
     findings
 }

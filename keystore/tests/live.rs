@@ -173,12 +173,14 @@ async fn a_disjoint_replacement_is_refused_and_the_old_set_stays_byte_for_byte()
 }
 
 #[tokio::test]
-async fn a_disjoint_replacement_passes_only_when_it_is_allowed() {
+async fn a_disjoint_replacement_passes_once_when_it_is_allowed() {
     let mut options = options();
     options.allow_key_replacement = true;
     let mut live = Live::open_with(entries(&[("current", RSA)]), options).await;
     live.provider.set(entries(&[("current", P256)]));
     assert_eq!(live.swap().await.algorithms().collect::<Vec<_>>(), [Algorithm::Es256]);
+    live.provider.set(entries(&[("current", ED25519)]));
+    assert_eq!(names(&live.fault().await), ["fleet.key_replaced"], "the permission is spent");
     live.close().await;
 }
 

@@ -48,7 +48,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 /// Launches a pod and hands it its token. The controller made the pod, so it can vouch for it.
 async fn launch(State(issuer): State<Issuer>, Path(name): Path<String>) -> impl IntoResponse {
     let Ok(subject) = Subject::parse(format!("controller:pod:{name}")) else {
-        return (StatusCode::BAD_REQUEST, "a pod's name has no blanks and at most 100 bytes".to_owned());
+        return (StatusCode::BAD_REQUEST, "a pod's name has no blanks and at most 112 bytes".to_owned());
     };
     let workload = VerifiedWorkload::vouched_by_embedder(subject);
     let audience = Audience::parse("sts.amazonaws.com").expect("a constant");

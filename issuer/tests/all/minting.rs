@@ -269,6 +269,25 @@ async fn minting_waits_for_the_tasks_and_ends_with_them() {
     assert_eq!(get(&running.issuer, "/.well-known/jwks.json").status(), 200);
 }
 
+/// What the documented order of statements relies on: spawn the tasks, mint in the next line.
+#[tokio::test]
+async fn minting_begins_with_the_call_and_ends_with_a_future_that_nobody_polled() {
+    let (issuer, tasks) =
+        oneseal::Issuer::builder(URL, oneseal_testing::MemoryProvider::with(bare(&[("current.pem", ES256)])))
+            .algorithms([Algorithm::Es256])
+            .allow(AUDIENCE, Duration::from_secs(600))
+            .build()
+            .await
+            .expect("a good key");
+    let pod = pod();
+    let audience = audience(AUDIENCE);
+    assert_eq!(issuer.mint(&pod, &audience).await, Err(MintError::TasksNotRunning));
+    let following = tasks.run(tokio_util::sync::CancellationToken::new());
+    assert!(issuer.mint(&pod, &audience).await.is_ok());
+    drop(following);
+    assert_eq!(issuer.mint(&pod, &audience).await, Err(MintError::TasksNotRunning));
+}
+
 #[tokio::test]
 async fn a_task_that_is_aborted_stops_minting_too() {
     let mut running = es256().await;

@@ -257,7 +257,7 @@ static ENCODED_TWICE: Code = Code::refused(
 static JSON_MEMBERS: Code = Code::refused(
     "key.json_members",
     "The value is a JSON object that is no JWK, such as a key/value secret.",
-    "Name the member that holds the key with `provider.member`.",
+    "Store the key itself, not an object around it; naming one of several members is for a later version.",
 );
 static MALFORMED_PEM: Code = Code::refused(
     "key.malformed_pem",

@@ -140,7 +140,7 @@ fn check(ring: &Ring) -> Findings {
         }
     }
     if !ring.keys.iter().any(|key| key.state == KeyState::Active) {
-        findings.push(&RING_NO_ACTIVE, "keys", format!("{} keys, none of them active", ring.keys.len()));
+        findings.push(&RING_NO_ACTIVE, "keys", format!("of {} published, none is active", ring.keys.len()));
     }
     findings
 }

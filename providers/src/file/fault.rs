@@ -15,7 +15,7 @@ pub(super) fn at(path: &Path, kind: ErrorKind, detail: impl Into<String>) -> Pro
     ProviderError::new(kind, path.display().to_string(), detail)
 }
 
-/// Why `path` could not be read.
+/// Why `path` could not be read. The system's own words come along only where ours do not say the same.
 pub(super) fn reading(path: &Path, error: io::Error) -> ProviderError {
     let (kind, detail) = match error.kind() {
         io::ErrorKind::NotFound => (ErrorKind::NotFound, "there is no such file or directory".to_owned()),
@@ -27,9 +27,9 @@ pub(super) fn reading(path: &Path, error: io::Error) -> ProviderError {
             (ErrorKind::Malformed, "symbolic links lead round in a circle".to_owned())
         }
         _ if is(&error, Errno::NXIO) => (ErrorKind::Malformed, not_regular("a socket or device")),
-        _ => (ErrorKind::Unavailable, "it cannot be read".to_owned()),
+        _ => return at(path, ErrorKind::Unavailable, "it cannot be read").with_source(error),
     };
-    at(path, kind, detail).with_source(error)
+    at(path, kind, detail)
 }
 
 /// Why `path` could not be written; nothing has changed there.
