@@ -9,7 +9,7 @@ use oneseal_keystore::{Algorithm, IssuerUrl};
 
 use crate::cache::LONGEST_REFRESH;
 use crate::claims::Expected;
-use crate::fetch::{FetchOptions, Fetcher, SetupError};
+use crate::fetch::{ConnectTo, FetchOptions, Fetcher, SetupError};
 use crate::live::Live;
 use crate::source::Source;
 use crate::verifier::RelyingParty;
@@ -89,7 +89,14 @@ impl Builder {
     /// Sends every connection to `address`: the way to ask one replica of several. The issuer, `Host` and the name
     /// in the certificate stay what they are, and TLS is spoken if the issuer is https.
     pub fn connect_to(mut self, address: SocketAddr) -> Self {
-        self.fetch.connect_to = Some(address);
+        self.fetch.connect_to = Some(ConnectTo::AsUrl(address));
+        self
+    }
+
+    /// As [`connect_to`](Self::connect_to), but speaks plain HTTP even if the issuer is https: for one's own replica
+    /// behind its TLS proxy, on a network that is trusted. Whoever answers there chooses the keys.
+    pub fn connect_to_plaintext(mut self, address: SocketAddr) -> Self {
+        self.fetch.connect_to = Some(ConnectTo::Plaintext(address));
         self
     }
 

@@ -9,31 +9,30 @@
 
 use std::error::Error as StdError;
 use std::fmt;
-use std::future::Future;
-use std::net::{IpAddr, SocketAddr};
-use std::pin::Pin;
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::uri::Scheme;
 use http::{HeaderMap, HeaderName, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioIo;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
-use tokio::net::TcpStream;
-use tower::{Service, ServiceExt};
+use tower::ServiceExt;
+
+pub use crate::dial::ConnectTo;
+use crate::dial::{self, Dialer};
 
 /// A client for GETs. Cheap to clone.
 #[derive(Clone)]
 pub struct Fetcher {
     connector: HttpsConnector<Dialer>,
+    plaintext: bool,
     deadline: Duration,
     max_body: usize,
 }
@@ -49,7 +48,8 @@ impl Fetcher {
             .https_or_http()
             .enable_http1()
             .wrap_connector(Dialer::new(options.connect_to));
-        Ok(Self { connector, deadline: options.deadline, max_body: options.max_body })
+        let FetchOptions { deadline, max_body, .. } = *options;
+        Ok(Self { connector, plaintext: options.is_plaintext(), deadline, max_body })
     }
 
     /// GETs `url` and reads the whole answer. Every status but a redirect is returned.
@@ -69,7 +69,8 @@ impl Fetcher {
 
     async fn exchange(&self, uri: Uri) -> Result<Fetched, FetchError> {
         let request = request(&uri)?;
-        let stream = self.connector.clone().oneshot(uri).await.map_err(FetchError::Connect)?;
+        let uri = if self.plaintext { without_tls(uri)? } else { uri };
+        let stream = self.connector.clone().oneshot(uri).await.map_err(connect_error)?;
         let (mut sender, connection) = http1::handshake(stream).await?;
         let answer = async move {
             let response = sender.send_request(request).await?;
@@ -127,13 +128,18 @@ pub struct FetchOptions {
     pub deadline: Duration,
     /// The longest body, in bytes.
     pub max_body: usize,
-    /// Where every connection goes, whatever the URL's host: the way to ask one replica of several. URL, `Host` and
-    /// the name in the certificate stay those of the issuer.
-    pub connect_to: Option<SocketAddr>,
+    /// Where every connection goes, whatever the URL's host: the way to ask one replica of several.
+    pub connect_to: Option<ConnectTo>,
     /// PEM certificates that are trusted beside the system's.
     pub extra_roots: Vec<String>,
     /// Whether TLS will be spoken: if so, no root certificate at all is an error, and if not, none are read.
     pub https: bool,
+}
+
+impl FetchOptions {
+    fn is_plaintext(&self) -> bool {
+        matches!(self.connect_to, Some(ConnectTo::Plaintext(_)))
+    }
 }
 
 impl Default for FetchOptions {
@@ -180,6 +186,9 @@ pub enum FetchError {
     /// Name lookup, TCP or TLS.
     #[error("cannot connect")]
     Connect(#[source] Box<dyn StdError + Send + Sync>),
+    /// TLS was spoken to somebody who speaks something else.
+    #[error("what answers there does not speak TLS")]
+    NotTls(#[source] Box<dyn StdError + Send + Sync>),
     /// Not finished in time.
     #[error("no complete answer within {0:?}")]
     Deadline(Duration),
@@ -204,6 +213,7 @@ impl FetchError {
             Self::Url => "url",
             Self::PlainHttp => "plain_http",
             Self::Connect(_) => "connect",
+            Self::NotTls(_) => "not_tls",
             Self::Deadline(_) => "deadline",
             Self::Redirect(_) => "redirect",
             Self::TooLarge(_) => "too_large",
@@ -246,6 +256,17 @@ pub(crate) fn parse_url(url: &str) -> Result<Uri, FetchError> {
     }
 }
 
+/// The URL by which the connector knows that no TLS is wanted. The request is made of the other one.
+fn without_tls(uri: Uri) -> Result<Uri, FetchError> {
+    let mut parts = uri.into_parts();
+    parts.scheme = Some(Scheme::HTTP);
+    Uri::from_parts(parts).map_err(|_| FetchError::Url)
+}
+
+fn connect_error(error: Box<dyn StdError + Send + Sync>) -> FetchError {
+    if dial::is_no_tls(&*error) { FetchError::NotTls(error) } else { FetchError::Connect(error) }
+}
+
 fn is_loopback(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
@@ -281,10 +302,11 @@ fn tls_config(options: &FetchOptions) -> Result<ClientConfig, SetupError> {
 
 fn roots(options: &FetchOptions) -> Result<RootCertStore, SetupError> {
     let mut roots = RootCertStore::empty();
+    let is_needed = options.https && !options.is_plaintext();
     for pem in &options.extra_roots {
         add_pem(&mut roots, pem)?;
     }
-    if options.https {
+    if is_needed {
         let native = rustls_native_certs::load_native_certs();
         for error in &native.errors {
             tracing::debug!(%error, "a system root certificate cannot be read");
@@ -292,7 +314,7 @@ fn roots(options: &FetchOptions) -> Result<RootCertStore, SetupError> {
         // Single unreadable ones are common in system stores, and harmless: they are not trusted.
         let _ = roots.add_parsable_certificates(native.certs);
     }
-    if options.https && roots.is_empty() {
+    if is_needed && roots.is_empty() {
         return Err(SetupError::NoRoots);
     }
     Ok(roots)
@@ -306,41 +328,6 @@ fn add_pem(roots: &mut RootCertStore, pem: &str) -> Result<(), SetupError> {
         found = true;
     }
     if found { Ok(()) } else { Err(SetupError::RootCertificate) }
-}
-
-/// Opens the TCP connection: to the URL's host, or to one fixed address.
-#[derive(Clone)]
-struct Dialer {
-    by_name: HttpConnector,
-    fixed: Option<SocketAddr>,
-}
-
-impl Dialer {
-    fn new(fixed: Option<SocketAddr>) -> Self {
-        let mut by_name = HttpConnector::new();
-        by_name.enforce_http(false);
-        Self { by_name, fixed }
-    }
-}
-
-impl Service<Uri> for Dialer {
-    type Response = TokioIo<TcpStream>;
-    type Error = Box<dyn StdError + Send + Sync>;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.by_name.poll_ready(context).map_err(Into::into)
-    }
-
-    fn call(&mut self, uri: Uri) -> Self::Future {
-        match self.fixed {
-            Some(address) => Box::pin(async move { Ok(TokioIo::new(TcpStream::connect(address).await?)) }),
-            None => {
-                let dialling = self.by_name.call(uri);
-                Box::pin(async move { dialling.await.map_err(Into::into) })
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -56,6 +56,7 @@
 mod builder;
 mod cache;
 mod claims;
+mod dial;
 mod discovery;
 pub mod error;
 pub mod fetch;

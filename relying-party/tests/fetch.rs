@@ -6,8 +6,11 @@ mod support;
 use std::time::Duration;
 
 use oneseal_relying_party::RelyingParty;
-use oneseal_relying_party::fetch::{FetchError, FetchOptions, Fetcher};
-use support::{Answer, FakeIssuer, Seen, discovery, issuer_url, jwks_of, token};
+use oneseal_relying_party::fetch::{ConnectTo, FetchError, FetchOptions, Fetcher};
+use support::{
+    AUDIENCE, Answer, DISCOVERY, FakeIssuer, ISSUER, JWKS, Seen, clock, discovery, issuer_url, jwks_of,
+    token, vectors,
+};
 
 fn fetcher(change: impl FnOnce(&mut FetchOptions)) -> Fetcher {
     let mut options = FetchOptions::default();
@@ -63,10 +66,34 @@ async fn the_deadline_covers_the_head_and_the_body() {
 async fn connect_to_changes_where_and_nothing_else() {
     let server = FakeIssuer::http().await;
     server.answer("/a", Answer::ok("here"));
-    let fetcher = fetcher(|options| options.connect_to = Some(server.address()));
+    let fetcher = fetcher(|options| options.connect_to = Some(ConnectTo::AsUrl(server.address())));
     let fetched = fetcher.get("http://localhost:1/a").await.unwrap();
     assert_eq!(fetched.body, "here");
     assert_eq!(server.seen(), [Seen { path: "/a".to_owned(), host: "localhost:1".to_owned() }]);
+}
+
+#[tokio::test]
+async fn a_replica_of_an_https_issuer_is_reached_in_plain_http_if_that_is_said() {
+    let replica = FakeIssuer::http().await;
+    replica.answer(DISCOVERY, Answer::ok(discovery(ISSUER, "https://issuer.example/tenant/jwks")));
+    replica.answer(JWKS, Answer::ok(vectors()["jwks"].to_string()));
+    let builder = RelyingParty::builder(issuer_url(ISSUER)).audience(AUDIENCE).clock(clock());
+    // No root certificate is asked for.
+    let relying_party = builder.connect_to_plaintext(replica.address()).build().unwrap();
+    relying_party.verify(&token("ok-es256")).await.unwrap();
+    let host = "issuer.example".to_owned();
+    let seen = [DISCOVERY, JWKS].map(|path| Seen { path: path.to_owned(), host: host.clone() });
+    assert_eq!(replica.seen(), seen);
+}
+
+#[tokio::test]
+async fn plain_http_is_never_spoken_to_an_https_issuer_by_itself() {
+    let (replica, tls) = (FakeIssuer::http().await, FakeIssuer::good().await);
+    let builder = tls.relying_party(&clock()).connect_to(replica.address());
+    assert_eq!(builder.build().unwrap().refresh().await.unwrap_err().reason(), "not_tls");
+    assert_eq!(replica.seen(), []);
+    let plain = fetcher(|options| options.connect_to = Some(ConnectTo::Plaintext(replica.address())));
+    assert!(matches!(plain.get("http://issuer.example/").await, Err(FetchError::PlainHttp)));
 }
 
 #[tokio::test]

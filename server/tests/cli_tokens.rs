@@ -13,6 +13,8 @@ use tempfile::TempDir;
 /// Where nobody listens: whoever reaches the replica has been led there by `--connect-to`.
 const ISSUER: &str = "http://127.0.0.1:9";
 
+const MINTING: &str = "[admin]\nmint = true\nmint_audiences = [\"rp\"]\n";
+
 /// A replica with a key of its own, killed with its test.
 struct Replica {
     dir: TempDir,
@@ -22,14 +24,18 @@ struct Replica {
 
 impl Replica {
     fn start(mint: &str) -> Self {
+        Self::start_as(ISSUER, mint)
+    }
+
+    fn start_as(issuer: &str, mint: &str) -> Self {
         let dir = TempDir::new().expect("a directory");
         let path = |name: &str| dir.path().join(name).to_str().expect("UTF-8").to_owned();
         let provider = format!("file:{}", path("keyring.json"));
         let mut init =
-            oneseal(["keys", "init", "--issuer", ISSUER, "--provider", &provider, "--alg", "ES256"]);
+            oneseal(["keys", "init", "--issuer", issuer, "--provider", &provider, "--alg", "ES256"]);
         run(init.env("ONESEAL__PROVIDER__DURABLE", "true")).done();
         let configuration = format!(
-            "[issuer]\nurl = {ISSUER:?}\nalgorithms = [\"ES256\"]\n\
+            "[issuer]\nurl = {issuer:?}\nalgorithms = [\"ES256\"]\n\
              [provider]\nkind = \"file\"\npath = {:?}\ndurable = true\n\
              [listen]\ndocuments = \"127.0.0.1:0\"\nops = \"127.0.0.1:0\"\nadmin = {:?}\n{mint}",
             path("keyring.json"),
@@ -45,7 +51,7 @@ impl Replica {
     }
 
     fn minting() -> Self {
-        Self::start("[admin]\nmint = true\nmint_audiences = [\"rp\"]\n")
+        Self::start(MINTING)
     }
 
     fn admin(&self) -> std::path::PathBuf {
@@ -109,6 +115,18 @@ fn a_minted_token_verifies_with_all_that_was_asked_for() {
     .done();
     assert_eq!(said.json()["exp"], as_json["exp"]);
     assert!(said.err.contains("verified"), "{said:?}");
+}
+
+#[test]
+fn a_replica_behind_a_tls_proxy_is_reached_in_plain_http() {
+    let issuer = "https://oidc.example";
+    let replica = Replica::start_as(issuer, MINTING);
+    let token = replica.mint(&[]).done().out;
+    let address = format!("http://{}", replica.address("documents"));
+    let mut verify =
+        oneseal(["verify", "-", "--issuer", issuer, "--aud", "rp", "--connect-to", &address, "--json"]);
+    let verified = run_with(&mut verify, &token).done().json();
+    assert_eq!((&verified["valid"], &verified["claims"]["iss"]), (&true.into(), &issuer.into()));
 }
 
 #[test]

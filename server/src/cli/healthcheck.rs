@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use http::StatusCode;
-use oneseal_relying_party::fetch::{FetchOptions, Fetched, Fetcher};
+use oneseal_relying_party::fetch::{ConnectTo, FetchOptions, Fetched, Fetcher};
 
 use super::{Globals, keys};
 use crate::config::{PartialConfig, Sources};
@@ -67,7 +67,7 @@ fn reachable(bound: SocketAddr) -> Vec<SocketAddr> {
 
 async fn ask(url: &str, connect_to: Option<SocketAddr>) -> Result<Exit, Failure> {
     let mut options = FetchOptions::default();
-    options.connect_to = connect_to;
+    options.connect_to = connect_to.map(ConnectTo::AsUrl);
     options.deadline = DEADLINE;
     options.https = url.starts_with("https:");
     let no = |message: String| Failure::new(Exit::No, message);

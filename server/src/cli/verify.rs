@@ -28,8 +28,9 @@ pub(crate) struct Args {
     /// The audience that it must be for
     #[arg(long, value_name = "AUDIENCE")]
     aud: String,
-    /// Reach the issuer at this address instead of its own, such as one replica's; the issuer stays what it is
-    #[arg(long, value_name = "HOST:PORT")]
+    /// Reach the issuer at this address instead of its own, such as one replica's; the issuer stays what it is. With
+    /// http:// before it in plain HTTP, for a replica behind a TLS proxy: whoever answers is believed
+    #[arg(long, value_name = "[http://]HOST:PORT")]
     connect_to: Option<String>,
     /// Trust the certificates in this PEM file beside the system's
     #[arg(long, value_name = "FILE")]
@@ -49,7 +50,10 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     let token = if token == "-" { from_standard_input()? } else { token };
     let mut builder = RelyingParty::builder(issuer.clone()).audience(aud);
     if let Some(address) = connect_to {
-        builder = builder.connect_to(resolve(&address).await?);
+        builder = match address.strip_prefix("http://") {
+            Some(address) => builder.connect_to_plaintext(resolve(address).await?),
+            None => builder.connect_to(resolve(&address).await?),
+        };
     }
     if let Some(path) = ca {
         let pem = fs::read_to_string(&path);
@@ -121,13 +125,16 @@ async fn resolve(address: &str) -> Result<SocketAddr, Failure> {
 }
 
 fn failure(error: VerifyError, issuer: &IssuerUrl) -> Failure {
-    if error.is_unavailable() {
-        let message = format!(
-            "the token is not judged: {issuer} cannot be asked; look whether it is reachable from here"
-        );
-        return Failure::new(Exit::Unavailable, message).because(error);
+    if !error.is_unavailable() {
+        return Failure::new(Exit::No, "not valid").because(error);
     }
-    Failure::new(Exit::No, "not valid").because(error)
+    let cure = if error.reason() == "not_tls" {
+        "a replica that leaves TLS to a proxy is reached by --connect-to http://HOST:PORT"
+    } else {
+        "look whether it is reachable from here"
+    };
+    let message = format!("the token is not judged: {issuer} cannot be asked; {cure}");
+    Failure::new(Exit::Unavailable, message).because(error)
 }
 
 fn exit_of(outcome: &Result<VerifiedToken, VerifyError>) -> Exit {
@@ -153,3 +160,29 @@ fn as_json(outcome: &Result<VerifiedToken, VerifyError>) -> Value {
 
 /// Far above what any header carries.
 const MAX_TOKEN: u64 = 256 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use oneseal_relying_party::Unavailable;
+    use oneseal_relying_party::error::{Document, SourceError};
+    use oneseal_relying_party::fetch::FetchError;
+
+    use super::*;
+
+    #[test]
+    fn who_meets_plain_http_is_told_how_to_speak_it() {
+        let said = |source| {
+            let url = "https://oidc.example/.well-known/openid-configuration".to_owned();
+            let cause = SourceError::Fetch { document: Document::Discovery, url, source };
+            let unavailable = Unavailable { cause: Some(Arc::new(cause)), retry_after: Duration::ZERO };
+            let issuer = IssuerUrl::parse("https://oidc.example", "--issuer").expect("good");
+            failure(VerifyError::Unavailable(unavailable), &issuer).in_full()
+        };
+        let hint = "--connect-to http://HOST:PORT";
+        assert!(said(FetchError::NotTls("no TLS".into())).contains(hint));
+        assert!(!said(FetchError::Connect("refused".into())).contains(hint));
+    }
+}

@@ -12,7 +12,7 @@ use http::header::ETAG;
 use oneseal_coordination::Clock;
 use oneseal_keystore::{Digest, IssuerUrl};
 use oneseal_relying_party::RelyingParty;
-use oneseal_relying_party::fetch::{FetchOptions, Fetcher};
+use oneseal_relying_party::fetch::{ConnectTo, FetchOptions, Fetcher};
 use serde_json::{Map, Value};
 
 use super::fleet::{AUDIENCE, Fleet, Replica};
@@ -236,7 +236,7 @@ fn shown(published: Option<&Published>) -> String {
 
 async fn published(issuer: &IssuerUrl, connect_to: Option<SocketAddr>) -> Result<Published, String> {
     let mut options = FetchOptions::default();
-    options.connect_to = connect_to;
+    options.connect_to = connect_to.map(ConnectTo::AsUrl);
     options.https = issuer.is_https();
     let fetcher = Fetcher::new(&options).map_err(|error| chain(&error))?;
     let discovery = get(&fetcher, &issuer.url_of(&issuer.discovery_path())).await?;
