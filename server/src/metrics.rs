@@ -206,12 +206,13 @@ mod tests {
             String::from("| name | type | unit | labels | what it tells |\n|---|---|---|---|---|\n");
         for name in names {
             let kind = of("TYPE", name);
-            let sample = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+            let suffix = if kind == "counter" { "_total" } else { "" };
+            let sample = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(suffix));
+            let sample = sample.unwrap_or_default();
             let labels: Vec<_> =
                 sample.split('"').step_by(2).filter_map(|part| part.split_once('=')).collect();
             let labels: Vec<_> =
                 labels.iter().map(|(label, _)| label.trim_start_matches(['{', ','])).collect();
-            let suffix = if kind == "counter" { "_total" } else { "" };
             let (unit, help) = (of("UNIT", name), of("HELP", name));
             let (labels, help) = (labels.join(", "), help.trim_end_matches('.'));
             rows.push_str(&format!("| `{name}{suffix}` | {kind} | {unit} | {labels} | {help} |\n"));
