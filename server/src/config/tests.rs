@@ -143,7 +143,8 @@ fn all_mistakes_are_told_at_once() {
     assert_eq!(
         lines,
         [
-            "config.bad_value at --listen-admin: \"off\" is not the path of a Unix socket, or \"none\"",
+            "config.bad_value at --listen-admin: \"off\" is not the path of a Unix socket, or \"none\"; a path in the \
+             working directory begins with \"./\"",
             "config.bad_value at ONESEAL_LOG: \"a=b=c\" is not a log filter such as \"info\" or \"oneseal=debug,warn\"",
             "config.bad_value at ONESEAL__ADMIN__MINT: \"yes\" is not true or false",
             "config.bad_value at issuer.algorithms (oneseal.toml:4): \"RS265\" is not one of RS256, RS384, RS512, PS256, ES256, ES384, EdDSA; did you mean \"RS256\"?",

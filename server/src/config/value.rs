@@ -266,8 +266,11 @@ fn socket(key: &Key, text: &str) -> Result<Value, Fault> {
         let message = format!("the admin API on TCP is not in this version; it must be {}", key.kind.words());
         return Err(Fault { code: &codes::NOT_AVAILABLE, message });
     }
+    // Not taken for a file's name: "off" or "false" would make a socket of that name.
     if !text.contains('/') {
-        return Err(not_a(key, text));
+        let mut fault = not_a(key, text);
+        fault.message.push_str("; a path in the working directory begins with \"./\"");
+        return Err(fault);
     }
     if text.len() > MAX_SOCKET_PATH {
         let message =

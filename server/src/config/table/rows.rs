@@ -162,8 +162,8 @@ const LISTEN: Section = Section {
                 Literal::Text("/run/oneseal/admin.sock"),
                 "a socket that only this user and root can open needs no credential",
             ),
-            doc: "The Unix socket of the admin API, made with mode 0600; `\"none\"` or `\"\"` turns it off. At most \
-                  107 bytes.",
+            doc: "The Unix socket of the admin API, made with mode 0600; `\"none\"` or `\"\"` turns it off. A path \
+                  in the working directory begins with `./`. At most 107 bytes.",
             example: Literal::Text("none"),
         },
     ],

@@ -86,7 +86,9 @@ fn the_admin_socket_is_a_path_or_off() {
     assert_eq!(shown("listen.admin", ""), "\"none\"");
     assert_eq!(shown("listen.admin", "./a.sock"), "\"./a.sock\"");
     assert!(message("listen.admin", "127.0.0.1:9").contains("not in this version"));
-    message("listen.admin", "off");
+    for word in ["off", "admin.sock"] {
+        assert!(message("listen.admin", word).contains("begins with \"./\""), "{word}");
+    }
     assert!(message("listen.admin", &format!("/{}", "a".repeat(107))).contains("108 bytes"));
 }
 
