@@ -172,6 +172,16 @@ fn what_may_not_be_minted_is_refused_with_the_cure() {
 }
 
 #[test]
+fn the_socket_is_that_of_the_configuration() {
+    let replica = Replica::minting();
+    let configured = replica.dir.path().join("oneseal.toml");
+    let asks = || oneseal(["mint", "--config", text(&configured), "--sub", "pod", "--aud", "rp"]);
+    run(&mut asks()).done();
+    run(asks().env("ONESEAL__LISTEN__ADMIN", "none")).refused(64, &["listen.admin", "--admin"]);
+    run(asks().env("ONESEAL__LISTEN__ADMIN", "off")).refused(78, &["ONESEAL__LISTEN__ADMIN", "./"]);
+}
+
+#[test]
 fn health_is_readiness() {
     let mut replica = Replica::minting();
     let ops = replica.address("ops").to_owned();

@@ -6,8 +6,7 @@ use std::time::Duration;
 use http::StatusCode;
 use oneseal_relying_party::fetch::{ConnectTo, FetchOptions, Fetched, Fetcher};
 
-use super::{Globals, keys};
-use crate::config::{PartialConfig, Sources};
+use super::Globals;
 use crate::exit::{Exit, Failure, chain};
 use crate::output;
 
@@ -33,10 +32,7 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     }
     let ops = match ops {
         Some(ops) => ops,
-        None => {
-            let sources = Sources::new(std::env::vars_os()).config(globals.config.clone());
-            PartialConfig::load(sources).map_err(keys::refused)?.0.settings.listen.ops
-        }
+        None => globals.partial_config()?.settings.listen.ops,
     };
     if ops.port() == 0 {
         return Err(Failure::usage(

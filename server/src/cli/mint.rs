@@ -20,9 +20,9 @@ pub(crate) mod client;
 /// admin.mint = true.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The replica's admin socket, its `listen.admin`
-    #[arg(long, value_name = "SOCKET", default_value = "/run/oneseal/admin.sock")]
-    admin: PathBuf,
+    /// The replica's admin socket [default: configuration's listen.admin]
+    #[arg(long, value_name = "SOCKET")]
+    admin: Option<PathBuf>,
     /// Who the token speaks of
     #[arg(long, value_name = "SUBJECT")]
     sub: String,
@@ -46,8 +46,8 @@ pub(crate) struct Args {
 /// Mints and prints.
 ///
 /// # Errors
-/// The socket cannot be opened, or the server refuses; in both cases with what to do about it.
-pub(crate) async fn run(args: Args, _globals: &Globals) -> Result<Exit, Failure> {
+/// The socket is not known or cannot be opened, or the server refuses; each with what to do about it.
+pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> {
     let Args { admin, sub, aud, ttl, alg, claims, json } = args;
     let request = MintRequest {
         sub,
@@ -56,6 +56,7 @@ pub(crate) async fn run(args: Args, _globals: &Globals) -> Result<Exit, Failure>
         alg: alg.map(|alg| alg.as_str().to_owned()),
         claims: collect(claims)?,
     };
+    let admin = admin.map_or_else(|| configured(globals), Ok)?;
     let minted = client::mint(&admin, &request).await?;
     if json {
         let text =
@@ -65,6 +66,12 @@ pub(crate) async fn run(args: Args, _globals: &Globals) -> Result<Exit, Failure>
         output::print_line(&minted.token)?;
     }
     Ok(Exit::Done)
+}
+
+fn configured(globals: &Globals) -> Result<PathBuf, Failure> {
+    globals.partial_config()?.settings.listen.admin.ok_or_else(|| {
+        Failure::usage("listen.admin is \"none\", so there is no socket: name a replica's by --admin SOCKET")
+    })
 }
 
 /// One claim of the command line.

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
+use crate::config::{PartialConfig, Sources};
 use crate::exit::{Exit, Failure};
 use crate::logging::LogFormat;
 use crate::output;
@@ -43,6 +44,17 @@ pub(crate) struct Globals {
     /// Whether log lines are for people or for machines [default: process.log_format]
     #[arg(long, global = true, value_name = "FORMAT", display_order = 901)]
     pub(crate) log_format: Option<LogFormat>,
+}
+
+impl Globals {
+    /// What file and variables say, for a verb that asks a server and needs no key.
+    ///
+    /// # Errors
+    /// All mistakes at once (78).
+    fn partial_config(&self) -> Result<PartialConfig, Failure> {
+        let sources = Sources::new(std::env::vars_os()).config(self.config.clone());
+        Ok(PartialConfig::load(sources).map_err(keys::refused)?.0)
+    }
 }
 
 /// What to do.

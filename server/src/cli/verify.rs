@@ -12,7 +12,6 @@ use oneseal_relying_party::{RelyingParty, VerifiedToken, VerifyError};
 use serde_json::{Value, json};
 
 use super::{Globals, keys};
-use crate::config::{PartialConfig, Sources};
 use crate::exit::{Exit, Failure, chain};
 use crate::output;
 
@@ -84,9 +83,7 @@ fn configured(flag: Option<String>, globals: &Globals) -> Result<IssuerUrl, Fail
     if let Some(url) = flag {
         return IssuerUrl::parse(&url, "--issuer").map_err(keys::refused);
     }
-    let sources = Sources::new(std::env::vars_os()).config(globals.config.clone());
-    let (config, _) = PartialConfig::load(sources).map_err(keys::refused)?;
-    config.issuer.ok_or_else(|| {
+    globals.partial_config()?.issuer.ok_or_else(|| {
         let message = "whose token must it be? Name the issuer by --issuer URL, or configure issuer.url; the token's \
                        own `iss` is not believed";
         Failure::usage(message)
