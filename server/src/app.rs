@@ -2,28 +2,31 @@
 
 use std::sync::Arc;
 
-use oneseal::{Builder, EnvProvider, FileProvider, InlineProvider, Issuer, SecretProvider};
+use oneseal::{Algorithm, Builder, EnvProvider, FileProvider, InlineProvider, Issuer, SecretProvider};
 use secrecy::ExposeSecret;
 
 use crate::config::{Config, ProviderChoice};
 
 /// The builder of the configured issuer.
 pub(crate) fn issuer(config: &Config, allow_key_replacement: bool) -> Builder {
-    let url = config.issuer.as_str();
-    let builder = match &config.provider {
+    let settings = &config.settings;
+    let audiences = if settings.admin.mint { settings.admin.mint_audiences.as_slice() } else { &[] };
+    key_only(config.issuer.as_str(), &config.provider, &settings.algorithms)
+        .rotation(settings.rotation.clone())
+        .allow_key_replacement(allow_key_replacement)
+        .mint_audiences(audiences.iter().cloned())
+}
+
+/// A builder that knows no more than what its key is judged by.
+pub(crate) fn key_only(url: &str, provider: &ProviderChoice, algorithms: &[Algorithm]) -> Builder {
+    let builder = match provider {
         ProviderChoice::File { path, durable } => {
             Issuer::builder(url, FileProvider::new(path).assume_durable(*durable))
         }
         ProviderChoice::Env { variable } => Issuer::builder(url, EnvProvider::new(variable)),
         ProviderChoice::Inline { value } => Issuer::builder(url, inline(value)),
     };
-    let settings = &config.settings;
-    let audiences = if settings.admin.mint { settings.admin.mint_audiences.as_slice() } else { &[] };
-    builder
-        .algorithms(settings.algorithms.iter().copied())
-        .rotation(settings.rotation.clone())
-        .allow_key_replacement(allow_key_replacement)
-        .mint_audiences(audiences.iter().cloned())
+    builder.algorithms(algorithms.iter().copied())
 }
 
 /// The configured provider, for verbs that work on a key without an issuer.

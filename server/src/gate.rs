@@ -5,11 +5,11 @@
 
 use std::time::Duration;
 
-use oneseal::{Clock, Findings, Issuer, Tasks};
+use oneseal::{Clock, Findings, Issuer, IssuerUrl, Tasks};
 use oneseal_keystore::findings;
 
 use crate::app;
-use crate::config::{Config, Sources};
+use crate::config::{Config, Mistakes, Sources};
 use crate::exit::{Exit, chain};
 use crate::http::bind::Sockets;
 
@@ -77,7 +77,7 @@ pub(crate) async fn open(
 pub(crate) async fn check(sources: Sources, allow_key_replacement: bool, with_sockets: bool) -> Report {
     let (config, remarks) = match Config::load(sources) {
         Ok(loaded) => loaded,
-        Err(findings) => return Report { findings, config: None },
+        Err(mistakes) => return Report { findings: refused(mistakes).await, config: None },
     };
     let mut findings = match app::issuer(&config, allow_key_replacement).build().await {
         Ok((issuer, _tasks)) => together(remarks, issuer.findings()),
@@ -87,6 +87,21 @@ pub(crate) async fn check(sources: Sources, allow_key_replacement: bool, with_so
         findings.extend(Sockets::probe(&config.settings.listen));
     }
     Report { findings, config: Some(config) }
+}
+
+/// All that is wrong where the configuration is refused: with it and, if it says where the key rests, with the key.
+/// One attempt, since waiting for a provider would not cure the configuration.
+///
+/// # Cancel safety
+/// Changes nothing outside itself.
+pub(crate) async fn refused(mistakes: Mistakes) -> Findings {
+    let Mistakes { findings, issuer, provider, algorithms } = mistakes;
+    let Some(provider) = provider else { return findings };
+    // Without a name the key alone is judged; that the name is missing or wrong has been told.
+    let url = issuer.as_ref().map_or("", IssuerUrl::as_str);
+    let found = app::key_only(url, &provider, &algorithms).build().await;
+    let found = found.map_or_else(|found| found, |(issuer, _tasks)| issuer.findings().clone());
+    with_others(findings, &found, is_of_key)
 }
 
 /// What `check` found.
@@ -109,17 +124,26 @@ pub(crate) fn exit_of(findings: &Findings, strict: bool) -> Exit {
 }
 
 /// Configuration has looked at the issuer's URL before the issuer did, and its place is the better one: file and line.
-fn together(mut remarks: Findings, found: &Findings) -> Findings {
+fn together(remarks: Findings, found: &Findings) -> Findings {
     let known: Vec<_> =
         remarks.iter().map(|finding| finding.code.name).filter(|name| is_of_url(name)).collect();
-    for finding in found.iter().filter(|finding| !known.contains(&finding.code.name)) {
-        remarks.push(finding.code, finding.place.clone(), finding.message.clone());
+    with_others(remarks, found, |name| !known.contains(&name))
+}
+
+/// With those of `found` whose code is wanted.
+fn with_others(mut findings: Findings, found: &Findings, is_wanted: impl Fn(&str) -> bool) -> Findings {
+    for finding in found.iter().filter(|finding| is_wanted(finding.code.name)) {
+        findings.push(finding.code, finding.place.clone(), finding.message.clone());
     }
-    remarks
+    findings
 }
 
 fn is_of_url(code: &str) -> bool {
     oneseal_keystore::issuer_url::CODES.iter().any(|known| known.name == code)
+}
+
+fn is_of_key(code: &str) -> bool {
+    code.split_once('.').is_some_and(|(part, _)| ["provider", "key", "ring"].contains(&part))
 }
 
 fn first_error(findings: &Findings) -> String {
@@ -228,9 +252,44 @@ mod tests {
         assert_eq!(exit_of(&findings, true), Exit::CannotBind);
     }
 
+    async fn checked(pairs: &[(&'static str, &str)]) -> Vec<&'static str> {
+        let sources = Sources::new([("ONESEAL_CONFIG".into(), "/dev/null".into())]);
+        let sources = pairs
+            .iter()
+            .fold(sources, |sources, (key, value)| sources.flag("--flag", key, Some((*value).into())));
+        let report = check(sources, false, false).await;
+        report.findings.iter().map(|finding| finding.code.name).collect()
+    }
+
+    #[tokio::test]
+    async fn a_refused_configuration_does_not_hide_the_faults_of_the_key() {
+        let absent = ("provider.uri", "file:/nowhere/ring.json");
+        let plain = ("issuer.url", "http://oidc.example");
+        assert_eq!(checked(&[plain, absent]).await, ["issuer.not_https", "provider.not_found"]);
+        assert_eq!(checked(&[absent]).await, ["config.missing", "provider.not_found"]);
+        let odd = ("issuer.url", "https://oidc.example:8443");
+        let late = ("process.drain_delay", "1h");
+        assert_eq!(
+            checked(&[odd, late, absent]).await,
+            ["issuer.port", "config.inequality", "provider.not_found"]
+        );
+        let inline = [("provider.kind", "inline"), ("provider.value", "no key")];
+        assert_eq!(checked(&[plain, inline[0], inline[1]]).await, ["issuer.not_https", "key.unrecognised"]);
+    }
+
+    #[tokio::test]
+    async fn without_a_clear_provider_there_is_no_key_to_judge() {
+        let plain = ("issuer.url", "http://oidc.example");
+        assert_eq!(checked(&[plain]).await, ["issuer.not_https", "provider.not_configured"]);
+        let (kind, uri) = (("provider.kind", "env"), ("provider.uri", "file:/nowhere"));
+        assert_eq!(checked(&[plain, kind, uri]).await, ["issuer.not_https", "config.conflict"]);
+        let durable = ("provider.durable", "perhaps");
+        assert_eq!(checked(&[plain, uri, durable]).await, ["config.bad_value", "issuer.not_https"]);
+    }
+
     #[test]
     fn what_both_say_of_the_url_is_told_once() {
-        let url = oneseal::IssuerUrl::parse("https://oidc.example:8443", "issuer.url").expect("odd but good");
+        let url = IssuerUrl::parse("https://oidc.example:8443", "issuer.url").expect("odd but good");
         let (config, issuer) = (url.advice("issuer.url (oneseal.toml:2)"), url.advice("issuer.url"));
         let both = together(config, &issuer);
         let places: Vec<_> = both.iter().map(|finding| finding.place.as_str()).collect();

@@ -171,3 +171,20 @@ fn bare_keys_are_listed_too() {
     let kid = document["keys"][0]["kid"].as_str().expect("a kid");
     assert!(said.out.contains(kid) && said.out.contains("bare keys"), "{said:?}");
 }
+
+#[test]
+fn a_key_is_not_refused_for_a_mistake_of_the_configuration() {
+    let dir = TempDir::new().expect("a directory");
+    run(keys("init", &ring(&dir)).args(["--alg", "ES256"])).done();
+    let provider = format!("file:{}", text(&ring(&dir)));
+    let codes = |issuer: &str, algorithms: &str| -> Vec<String> {
+        let mut check =
+            oneseal(["check", "--config", "/dev/null", "--no-bind", "--json", "--issuer", issuer]);
+        check.args(["--provider", &provider]).env("ONESEAL__PROVIDER__DURABLE", "true");
+        let report = run(check.env("ONESEAL__ISSUER__ALGORITHMS", algorithms)).json();
+        let findings = report["findings"].as_array().expect("a list").iter();
+        findings.map(|finding| finding["code"].as_str().expect("a code").to_owned()).collect()
+    };
+    assert_eq!(codes(ISSUER, "ES265"), ["config.bad_value"]);
+    assert_eq!(codes("http://oidc.example", "ES256"), ["issuer.not_https"]);
+}

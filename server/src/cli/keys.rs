@@ -103,7 +103,7 @@ async fn open(place: Place, globals: &Globals) -> Result<Opened, Failure> {
 fn load(sources: Sources) -> Result<Config, Failure> {
     let findings = match Config::load(sources) {
         Ok((config, _)) => return Ok(config),
-        Err(findings) => findings,
+        Err(mistakes) => mistakes.findings,
     };
     let is_missing =
         |finding: &Finding| matches!(finding.code.name, "config.missing" | "provider.not_configured");

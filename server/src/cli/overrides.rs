@@ -53,7 +53,7 @@ mod tests {
         };
         let globals = Globals { config: None, log_format: None };
         let findings =
-            crate::config::Config::load(overrides.sources(&globals)).expect_err("nonsense in each");
+            crate::config::Config::load(overrides.sources(&globals)).expect_err("nonsense in each").findings;
         let places: Vec<_> = findings.iter().map(|finding| finding.place.as_str()).collect();
         for flag in ["--issuer", "--provider", "--listen-documents", "--listen-ops"] {
             assert!(places.contains(&flag), "{flag}: {findings}");

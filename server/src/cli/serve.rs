@@ -45,10 +45,10 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     let hardened = if allow_debugging { Ok(()) } else { hardening::deny_dumps() };
     let (config, remarks) = match Config::load(overrides.sources(globals)) {
         Ok(loaded) => loaded,
-        Err(findings) => {
+        Err(mistakes) => {
             let format = globals.log_format.unwrap_or(LogFormat::Auto);
             logging::install(format, None);
-            return Ok(refuse(&findings, format));
+            return Ok(refuse(&gate::refused(mistakes).await, format));
         }
     };
     let format = globals.log_format.unwrap_or(config.settings.process.log_format.into());

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use oneseal_keystore::{Findings, IssuerUrl, Rotation, rotation};
+use oneseal_keystore::{Algorithm, Findings, IssuerUrl, Rotation, rotation};
 use oneseal_providers::ProviderUri;
 use tracing_subscriber::EnvFilter;
 
@@ -40,7 +40,11 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
     let Gathered { mut values, mut findings, ignored, log, workers, is_file_known } = gathered;
     let need = if is_file_known { need } else { Need::Nothing };
     let issuer = issuer(&values, need, &mut findings);
-    let provider = provider(&mut values, need, &mut findings);
+    let mut of_provider = Findings::new();
+    let provider = provider(&mut values, need, &mut of_provider);
+    // A file that was not read might have said otherwise.
+    let is_provider_good = is_file_known && !of_provider.has_errors() && !values.is_any_faulty("provider.");
+    findings.extend(of_provider);
     check_listen(&values, &mut findings);
     check_process(&values, &mut findings);
     check_admin(&values, issuer.as_ref(), &mut findings);
@@ -49,10 +53,7 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
     let rotation = rotation_times(&values, &mut findings);
     warn_ignored(ignored, provider.as_ref(), &mut findings);
     let settings = Settings {
-        algorithms: match values.with_default("issuer.algorithms") {
-            Value::Algorithms(algorithms) => algorithms.clone(),
-            other => mismatch("issuer.algorithms", other),
-        },
+        algorithms: algorithms(&values),
         fleet: text(&values, "ring.fleet"),
         listen: Listen {
             documents: values.address("listen.documents"),
@@ -74,7 +75,7 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
         log_filter,
         effective: Effective::of(&values),
     };
-    (Chosen { issuer, provider, settings }, findings)
+    (Chosen { issuer, provider: provider.filter(|_| is_provider_good), settings }, findings)
 }
 
 /// The fleet's name where none is configured: the issuer's host and path in the letters that a name may have.
@@ -113,6 +114,17 @@ fn issuer(values: &Values, need: Need, findings: &mut Findings) -> Option<Issuer
             findings.extend(mistakes);
             None
         }
+    }
+}
+
+/// All of them in place of a list that is wrong: whatever was meant, the key is not refused for it.
+fn algorithms(values: &Values) -> Vec<Algorithm> {
+    if values.is_faulty("issuer.algorithms") {
+        return Algorithm::ALL.to_vec();
+    }
+    match values.with_default("issuer.algorithms") {
+        Value::Algorithms(algorithms) => algorithms.clone(),
+        other => mismatch("issuer.algorithms", other),
     }
 }
 

@@ -62,14 +62,16 @@ impl Config {
     /// # Errors
     /// All mistakes at once, together with the warnings; every error exits with 78. Without errors the warnings come
     /// beside the configuration.
-    pub(crate) fn load(sources: Sources) -> Result<(Self, Findings), Findings> {
+    pub(crate) fn load(sources: Sources) -> Result<(Self, Findings), Mistakes> {
         let (Chosen { issuer, provider, settings }, findings) =
             choose::choose(sources.gather(), choose::Need::Serve);
         match (issuer, provider) {
             (Some(issuer), Some(provider)) if !findings.has_errors() => {
                 Ok((Self { issuer, provider, settings }, findings))
             }
-            _ => Err(findings),
+            (issuer, provider) => {
+                Err(Mistakes { findings, issuer, provider, algorithms: settings.algorithms })
+            }
         }
     }
 
@@ -77,6 +79,19 @@ impl Config {
     pub(crate) fn fleet(&self) -> String {
         self.settings.fleet.clone().unwrap_or_else(|| choose::fleet_of(&self.issuer))
     }
+}
+
+/// Why there is no [`Config`], and what is known of the key all the same, so that one report can tell its faults too.
+#[derive(Debug)]
+pub(crate) struct Mistakes {
+    /// What is wrong with the configuration, and its warnings.
+    pub(crate) findings: Findings,
+    /// Whose key it is, if nothing is wrong with that.
+    pub(crate) issuer: Option<IssuerUrl>,
+    /// Where it rests, if nothing is wrong with that.
+    pub(crate) provider: Option<ProviderChoice>,
+    /// What it may sign with; if that is what is wrong, everything.
+    pub(crate) algorithms: Vec<Algorithm>,
 }
 
 /// What a command reads that asks a server and holds no key, such as `verify`, `mint` or `healthcheck`.
@@ -92,7 +107,7 @@ impl PartialConfig {
     /// Reads all sources; issuer and provider may be missing, nothing may be wrong.
     ///
     /// # Errors
-    /// As [`Config::load`].
+    /// All mistakes at once, together with the warnings.
     pub(crate) fn load(sources: Sources) -> Result<(Self, Findings), Findings> {
         let (Chosen { issuer, provider: _, settings }, findings) =
             choose::choose(sources.gather(), choose::Need::Nothing);

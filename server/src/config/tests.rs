@@ -63,13 +63,13 @@ impl Case {
     /// The configuration of a server and its warnings.
     pub(crate) fn load(&self) -> (Config, Vec<String>) {
         let (config, warnings) =
-            Config::load(self.sources()).map_err(|findings| findings.to_string()).unwrap();
+            Config::load(self.sources()).map_err(|mistakes| mistakes.findings.to_string()).unwrap();
         (config, self.lines(&warnings))
     }
 
     /// The findings of a server that is refused.
     pub(crate) fn refused(&self) -> Vec<String> {
-        let findings = Config::load(self.sources()).map(|(config, _)| config).unwrap_err();
+        let findings = Config::load(self.sources()).map(|(config, _)| config).unwrap_err().findings;
         assert_eq!(findings.exit().unwrap().code(), 78);
         self.lines(&findings)
     }

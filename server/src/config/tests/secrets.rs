@@ -18,7 +18,7 @@ fn all_text(case: &Case) -> String {
             let json = serde_json::to_string(&config.settings.effective).unwrap();
             format!("{config:?}{warnings}{warnings:?}{}{json}", config.settings.effective)
         }
-        Err(findings) => format!("{findings}{findings:?}"),
+        Err(mistakes) => format!("{}{mistakes:?}", mistakes.findings),
     };
     before + &after
 }

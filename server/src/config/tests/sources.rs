@@ -234,7 +234,8 @@ fn a_byte_order_mark_and_windows_line_ends_do_no_harm() {
 fn a_named_file_must_be_a_readable_file_of_ordinary_size() {
     let case = Case::empty();
     let refused = |path: &Path| {
-        let findings = Config::load(Sources::new([]).config(Some(path.to_owned()))).map(|_| ()).unwrap_err();
+        let findings =
+            Config::load(Sources::new([]).config(Some(path.to_owned()))).map(|_| ()).unwrap_err().findings;
         case.lines(&findings)
     };
     assert_eq!(refused(&case.path("none.toml")), ["config.not_found at --config: none.toml does not exist"]);
@@ -272,8 +273,10 @@ fn the_file_is_named_by_flag_then_variable_then_default() {
         ("ONESEAL__PROVIDER__URI".into(), "file:/k".into()),
     ]);
     assert!(Config::load(absent.default_file(case.path("absent.toml"))).is_ok());
-    let missing =
-        Config::load(Sources::new([("ONESEAL_CONFIG".into(), "/nowhere".into())])).map(|_| ()).unwrap_err();
+    let missing = Config::load(Sources::new([("ONESEAL_CONFIG".into(), "/nowhere".into())]))
+        .map(|_| ())
+        .unwrap_err()
+        .findings;
     assert_eq!(case.lines(&missing), ["config.not_found at ONESEAL_CONFIG: /nowhere does not exist"]);
 }
 
