@@ -148,9 +148,12 @@ pub enum ClaimError {
     /// A name that is empty, longer than 256 bytes, or has control characters.
     #[error("a claim's name must have 1 to 256 bytes and no control characters")]
     Name,
-    /// Both the workload and the request bring it.
-    #[error("the claim `{0}` is given twice, by the workload and by the request")]
+    /// Given twice, by the workload and by the request, or in two spellings.
+    #[error("the claim `{0}` is given twice; names that differ in case alone count as one")]
     Twice(String),
+    /// A number that not every reader would keep.
+    #[error("the claim `{0}` holds a number beyond 2^53 - 1, which readers round; write it as a string")]
+    Number(String),
     /// Too large together.
     #[error("the extra claims take {len} bytes of JSON; the limit is {max}", max = ExtraClaims::MAX_LEN)]
     TooLarge {

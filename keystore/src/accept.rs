@@ -1,10 +1,13 @@
 //! Whether a replica may go from the snapshot it serves to another: a pure function of the two.
 
+use std::collections::BTreeMap;
+
 use crate::codes::{FLEET_KEY_REPLACED, FLEET_KID_REUSED, RING_ROLLED_BACK};
 use crate::findings::Code;
 use crate::findings::Finding;
 use crate::ring::{KeyState, Origin};
-use crate::{KeyId, Snapshot};
+use crate::snapshot::PublishedKey;
+use crate::{KeyId, PublicKey, Snapshot};
 
 /// What to do with a new snapshot.
 #[derive(Debug)]
@@ -21,15 +24,23 @@ pub(crate) enum Verdict {
     Refuse(Finding),
 }
 
-/// Judges `new` against what is `served`.
-pub(crate) fn accept(served: &Snapshot, new: &Snapshot, allow_key_replacement: bool) -> Verdict {
+/// Which key each kid has named since this replica started. A `kid` is never used again.
+pub(crate) type SeenKids = BTreeMap<KeyId, PublicKey>;
+
+/// Judges `new` against what is `served` and what has been.
+pub(crate) fn accept(
+    served: &Snapshot,
+    seen: &SeenKids,
+    new: &Snapshot,
+    allow_key_replacement: bool,
+) -> Verdict {
     if same(served, new) {
         return Verdict::Unchanged;
     }
     if let Some(why) = goes_back(served, new) {
         return refuse(&RING_ROLLED_BACK, why);
     }
-    if let Some(kid) = reused_kid(served, new) {
+    if let Some(kid) = reused_kid(seen, new) {
         return refuse(&FLEET_KID_REUSED, format!("{kid} is another key now"));
     }
     let disjoint = !new.keys().iter().any(|key| served.verifier(key.kid.as_str()).is_some());
@@ -68,17 +79,22 @@ fn goes_back(served: &Snapshot, new: &Snapshot) -> Option<String> {
     if now.revision < old.revision {
         return Some(format!("revision {} after {}", now.revision, old.revision));
     }
+    let follows =
+        matches!(new.origin(), Origin::Document { prev_digest, .. } if *prev_digest == Some(old.digest));
+    if now.revision == old.revision + 1 && !follows {
+        return Some(format!(
+            "revision {} does not follow the one served (digest {})",
+            now.revision, old.digest
+        ));
+    }
     (now.revision == old.revision).then(|| {
         format!("revision {} has another content (digest {} after {})", now.revision, now.digest, old.digest)
     })
 }
 
-fn reused_kid<'a>(served: &Snapshot, new: &'a Snapshot) -> Option<&'a KeyId> {
-    let other = |kid: &KeyId| served.keys().iter().find(|key| key.kid == *kid).map(|key| &key.public);
-    new.keys()
-        .iter()
-        .find(|key| other(&key.kid).is_some_and(|public| *public != key.public))
-        .map(|key| &key.kid)
+fn reused_kid<'a>(seen: &SeenKids, new: &'a Snapshot) -> Option<&'a KeyId> {
+    let is_other = |key: &&PublishedKey| seen.get(&key.kid).is_some_and(|public| *public != key.public);
+    new.keys().iter().find(is_other).map(|key| &key.kid)
 }
 
 /// A whole set may change where the ring key itself vouches for it: after an emergency every key is new.
@@ -164,14 +180,21 @@ mod tests {
     }
 
     fn revision(number: u64) -> impl FnOnce(&mut Map<String, Value>) {
+        after(number, &crate::Digest::ZERO)
+    }
+
+    /// Revision `number`, following one of digest `prev`.
+    fn after(number: u64, prev: &crate::Digest) -> impl FnOnce(&mut Map<String, Value>) {
+        let prev = prev.to_string();
         move |public| {
             public["revision"] = number.into();
-            public["prev_digest"] = if number > 1 { "0".repeat(64).into() } else { Value::Null };
+            public["prev_digest"] = if number > 1 { prev.into() } else { Value::Null };
         }
     }
 
     fn verdict(served: &Snapshot, new: &Snapshot) -> &'static str {
-        match accept(served, new, false) {
+        let seen = served.keys().iter().map(|key| (key.kid.clone(), key.public.clone())).collect();
+        match accept(served, &seen, new, false) {
             Verdict::Unchanged => "unchanged",
             Verdict::Serve => "serve",
             Verdict::Replace => "replace",
@@ -184,7 +207,13 @@ mod tests {
     fn a_replica_goes_up_in_revision_and_never_down_or_sideways() {
         let served = document(&[0, 1], RING_KEY, revision(5));
         assert_eq!(verdict(&served, &document(&[0, 1], RING_KEY, revision(5))), "unchanged");
-        assert_eq!(verdict(&served, &document(&[0, 1], RING_KEY, revision(6))), "serve");
+        let next = after(6, &served.identity().digest);
+        assert_eq!(verdict(&served, &document(&[0, 1], RING_KEY, next)), "serve");
+        assert_eq!(
+            verdict(&served, &document(&[0, 1], RING_KEY, revision(6))),
+            "ring.rolled_back",
+            "not its successor"
+        );
         assert_eq!(
             verdict(&served, &document(&[0, 1], RING_KEY, revision(9))),
             "serve",
@@ -212,8 +241,9 @@ mod tests {
     #[test]
     fn a_wholly_new_set_passes_only_under_the_same_ring_key() {
         let served = document(&[0], RING_KEY, revision(5));
-        assert_eq!(verdict(&served, &document(&[1, 2], RING_KEY, revision(6))), "serve");
-        assert_eq!(verdict(&served, &document(&[1, 2], OTHER_RING_KEY, revision(6))), "fleet.key_replaced");
+        let next = || after(6, &served.identity().digest);
+        assert_eq!(verdict(&served, &document(&[1, 2], RING_KEY, next())), "serve");
+        assert_eq!(verdict(&served, &document(&[1, 2], OTHER_RING_KEY, next())), "fleet.key_replaced");
     }
 
     #[test]
@@ -224,7 +254,7 @@ mod tests {
         };
         let served = document(&[0, 1], RING_KEY, adopt);
         let reused = document(&[2, 1], RING_KEY, |public| {
-            revision(2)(public);
+            after(2, &served.identity().digest)(public);
             adopt(public);
         });
         assert_eq!(verdict(&served, &reused), "fleet.kid_reused");

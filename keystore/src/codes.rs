@@ -33,6 +33,7 @@ pub(crate) static CODES: &[&Code] = &[
     &PROVIDER_EPHEMERAL,
     &PROVIDER_IMAGE_LAYER,
     &PROVIDER_WORLD_READABLE,
+    &PROVIDER_REPLACEABLE,
     &PROVIDER_READ_ONLY,
     &PROVIDER_CONFLICT,
     &PROVIDER_IGNORED,
@@ -66,9 +67,8 @@ pub(crate) static PROVIDER_DENIED: Code = Code::error(
     "The provider or the file system does not let this process read the key.",
     "Grant this process's identity read access to that one secret.",
 );
-pub(crate) static PROVIDER_EXPOSED: Code = Code::error(
+pub(crate) static PROVIDER_EXPOSED: Code = Code::refused(
     "provider.exposed",
-    Exit::Denied,
     "Others on this host may read or replace the key.",
     "chmod 0600 the file (0700 the directory) and make this process's user its owner.",
 );
@@ -97,6 +97,11 @@ pub(crate) static PROVIDER_WORLD_READABLE: Code = Code::warning(
     "provider.world_readable",
     "Every user in the container may read the mounted key.",
     "Set `defaultMode: 0440` on the volume and `fsGroup` on the pod.",
+);
+pub(crate) static PROVIDER_REPLACEABLE: Code = Code::warning(
+    "provider.replaceable",
+    "Anyone on this host may put another key in this one's place.",
+    "chmod o-w the directory, or keep the key in one of its own with mode 0700.",
 );
 pub(crate) static PROVIDER_READ_ONLY: Code = Code::refused(
     "provider.read_only",

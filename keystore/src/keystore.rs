@@ -14,14 +14,14 @@ use oneseal_coordination::{BootTime, Clock};
 use oneseal_providers::{Advice, Durability, Record, Revision, SecretProvider};
 use tokio_util::sync::CancellationToken;
 
-use crate::accept::{Verdict, accept};
+use crate::accept::{SeenKids, Verdict, accept};
 use crate::codes::{
-    FLEET_KEY_REPLACED, PROVIDER_EPHEMERAL, PROVIDER_IMAGE_LAYER, PROVIDER_UNAVAILABLE,
+    FLEET_KEY_REPLACED, PROVIDER_EPHEMERAL, PROVIDER_IMAGE_LAYER, PROVIDER_REPLACEABLE, PROVIDER_UNAVAILABLE,
     PROVIDER_WORLD_READABLE, RING_ACTIVATED_UNPUBLISHED, of_provider_error,
 };
 use crate::findings::{Finding, Severity};
 use crate::rotation::PROVIDER_TIMEOUT;
-use crate::{Algorithm, Findings, IssuerUrl, KeyId, Rotation, Snapshot, ring};
+use crate::{Algorithm, Findings, IssuerUrl, KeyId, PublicKey, Rotation, Snapshot, ring};
 
 /// What the keystore needs to know besides its provider.
 #[derive(Clone, Debug)]
@@ -140,6 +140,7 @@ impl Keystore {
         if findings.has_errors() {
             return Err(findings);
         }
+        let kids = named(&snapshot).collect();
         let shared = Arc::new(Shared {
             snapshot: ArcSwap::from_pointee(snapshot),
             clock,
@@ -158,6 +159,7 @@ impl Keystore {
             seen: revision,
             hold: None,
             told: Age::Fresh,
+            kids,
         };
         Ok((Self { shared }, follower))
     }
@@ -202,6 +204,8 @@ pub struct Follower {
     hold: Option<Hold>,
     /// What was last said of the snapshot's age.
     told: Age,
+    /// Every kid that was served, with its key.
+    kids: SeenKids,
 }
 
 /// How old the last good look is, in the words of a log.
@@ -310,7 +314,7 @@ impl Follower {
     ) -> Result<(), Findings> {
         let (snapshot, _) = build(record, &self.options)?;
         let served = self.shared.snapshot.load_full();
-        match accept(&served, &snapshot, self.options.allow_key_replacement) {
+        match accept(&served, &self.kids, &snapshot, self.options.allow_key_replacement) {
             Verdict::Unchanged => {}
             Verdict::Replace => {
                 self.options.allow_key_replacement = false;
@@ -377,8 +381,9 @@ impl Follower {
         }
     }
 
-    fn swap(&self, snapshot: Arc<Snapshot>, on_swap: &mut (impl FnMut(&Arc<Snapshot>) + Send)) {
+    fn swap(&mut self, snapshot: Arc<Snapshot>, on_swap: &mut (impl FnMut(&Arc<Snapshot>) + Send)) {
         let identity = *snapshot.identity();
+        self.kids.extend(named(&snapshot));
         on_swap(&snapshot);
         self.shared.snapshot.store(snapshot);
         tracing::info!(revision = identity.revision, digest = %identity.digest, "serving another key set");
@@ -425,8 +430,15 @@ pub(crate) fn judge_place(description: &oneseal_providers::Description) -> Findi
         _ => {}
     }
     for advice in &description.advice {
-        if let Advice::WorldReadable { path, mode } = advice {
-            findings.push(&PROVIDER_WORLD_READABLE, path, format!("its mode is {mode:04o}"));
+        match advice {
+            Advice::WorldReadable { path, mode } => {
+                findings.push(&PROVIDER_WORLD_READABLE, path, format!("its mode is {mode:04o}"));
+            }
+            Advice::Replaceable { directory, mode } => {
+                findings.push(&PROVIDER_REPLACEABLE, directory, format!("its mode is {mode:04o}"));
+            }
+            // Whatever later providers advise is for those who know it.
+            _ => {}
         }
     }
     findings
@@ -464,6 +476,10 @@ fn tell(findings: &Findings, what: &str) {
             Severity::Info => {}
         }
     }
+}
+
+fn named(snapshot: &Snapshot) -> impl Iterator<Item = (KeyId, PublicKey)> {
+    snapshot.keys().iter().map(|key| (key.kid.clone(), key.public.clone()))
 }
 
 fn join(kids: &[KeyId]) -> String {

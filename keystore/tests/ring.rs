@@ -196,6 +196,22 @@ fn a_sealed_half_without_a_key_to_open_it_is_refused() {
 }
 
 #[test]
+fn a_half_in_two_forms_and_numbers_that_would_be_rounded_are_refused() {
+    let mut both: Value = serde_json::from_str(GOLDEN).unwrap();
+    both["keys"][0]["sealed"] = json!("eyJ…");
+    assert_eq!(codes(&both.to_string()), ["ring.malformed"]);
+    for number in ["9007199254740992", "18446744073709551615"] {
+        let text = GOLDEN.replacen("\"written_at\":", &format!("\"later\":[{number}],\"written_at\":"), 1);
+        assert!(codes(&text).contains(&"ring.malformed"), "{number}");
+    }
+}
+
+#[test]
+fn a_byte_order_mark_is_passed_over() {
+    assert!(read(&format!("\u{feff}{GOLDEN}")).is_ok());
+}
+
+#[test]
 fn a_truncated_document_is_a_broken_ring_or_no_key_but_never_a_ring() {
     for end in (0..GOLDEN.trim_end().len()).step_by(97) {
         assert_eq!(codes(&GOLDEN[..end]), ["ring.malformed"], "cut at {end}");

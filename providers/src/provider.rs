@@ -172,6 +172,13 @@ pub enum Advice {
         /// Its permission bits.
         mode: u32,
     },
+    /// Anyone on the host may put another key in its place: `directory` has permission bits `mode`.
+    Replaceable {
+        /// The directory.
+        directory: String,
+        /// Its permission bits.
+        mode: u32,
+    },
 }
 
 /// One write, with who, why and what it tells.

@@ -52,6 +52,23 @@ fn what_is_not_a_record_is_refused_with_its_place() {
 }
 
 #[test]
+fn a_directory_in_which_anyone_may_replace_the_key_is_an_advice() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = temp_dir();
+    let inner = dir.path().join("keys");
+    fs::create_dir(&inner).unwrap();
+    write(&inner.join("current.pem"), "key", 0o600);
+    for (mode, expected) in [(0o777, true), (0o702, true), (0o1777, false), (0o770, false), (0o700, false)] {
+        fs::set_permissions(&inner, fs::Permissions::from_mode(mode)).unwrap();
+        for path in [inner.clone(), inner.join("current.pem")] {
+            let advice = FileProvider::new(path).describe().advice;
+            let is_told = advice.iter().any(|advice| matches!(advice, Advice::Replaceable { .. }));
+            assert_eq!(is_told, expected, "{mode:o}");
+        }
+    }
+}
+
+#[test]
 fn a_fifo_or_a_socket_is_refused_without_waiting_for_a_writer() {
     let dir = temp_dir();
     let fifo = dir.path().join("fifo");

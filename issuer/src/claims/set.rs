@@ -14,7 +14,12 @@ use super::{Audience, ClaimError, Subject};
 /// # Reserved names
 /// `iss`, `sub`, `aud`, `exp`, `nbf`, `iat`, `jti` (RFC 7519 section 4.1) are the issuer's. `azp` is never written,
 /// since AWS STS reads it in place of `aud`. `typ` is refused because some relying parties tell kinds of token apart
-/// by it.
+/// by it. All of them in any case: Go's `encoding/json`, and go-oidc with it, matches member names without regard to
+/// case and keeps the last, so an `AUD` there would stand in for `aud`. For the same reason no two names may differ in
+/// case alone.
+///
+/// # Numbers
+/// Those that every reader keeps as they are (RFC 7493 section 2.2): whole numbers up to 2^53 - 1 and fractions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExtraClaims(Map<String, Value>);
 
@@ -31,10 +36,13 @@ impl ExtraClaims {
     /// # Errors
     /// [`ClaimError::Reserved`], [`ClaimError::Name`], [`ClaimError::TooDeep`], [`ClaimError::TooLarge`].
     pub fn parse(claims: Map<String, Value>) -> Result<Self, ClaimError> {
-        for (name, value) in &claims {
-            check(name, value)?;
+        let mut checked = Self::default();
+        for (name, value) in claims {
+            check(&name, &value)?;
+            checked.refuse_look_alike(&name)?;
+            checked.0.insert(name, value);
         }
-        Self(claims).within_limit()
+        checked.within_limit()
     }
 
     /// Adds one claim; a value already there is replaced.
@@ -44,6 +52,9 @@ impl ExtraClaims {
     pub fn with(mut self, name: impl Into<String>, value: impl Into<Value>) -> Result<Self, ClaimError> {
         let (name, value) = (name.into(), value.into());
         check(&name, &value)?;
+        if !self.0.contains_key(&name) {
+            self.refuse_look_alike(&name)?;
+        }
         self.0.insert(name, value);
         self.within_limit()
     }
@@ -54,9 +65,8 @@ impl ExtraClaims {
     /// [`ClaimError::Twice`] and [`ClaimError::TooLarge`].
     pub fn merged(mut self, others: &Self) -> Result<Self, ClaimError> {
         for (name, value) in &others.0 {
-            if self.0.insert(name.clone(), value.clone()).is_some() {
-                return Err(ClaimError::Twice(name.clone()));
-            }
+            self.refuse_look_alike(name)?;
+            self.0.insert(name.clone(), value.clone());
         }
         self.within_limit()
     }
@@ -69,6 +79,11 @@ impl ExtraClaims {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    fn refuse_look_alike(&self, name: &str) -> Result<(), ClaimError> {
+        let is_taken = self.0.keys().any(|known| folded(known) == folded(name));
+        if is_taken { Err(ClaimError::Twice(name.to_owned())) } else { Ok(()) }
     }
 
     fn within_limit(self) -> Result<Self, ClaimError> {
@@ -126,7 +141,7 @@ pub(crate) fn json_string(text: &str) -> String {
 }
 
 fn check(name: &str, value: &Value) -> Result<(), ClaimError> {
-    if ExtraClaims::RESERVED.contains(&name) {
+    if ExtraClaims::RESERVED.iter().any(|reserved| folded(reserved) == folded(name)) {
         return Err(ClaimError::Reserved(name.to_owned()));
     }
     if name.is_empty() || name.len() > MAX_NAME_LEN || name.chars().any(char::is_control) {
@@ -135,7 +150,25 @@ fn check(name: &str, value: &Value) -> Result<(), ClaimError> {
     if is_deeper_than(value, ExtraClaims::MAX_DEPTH) {
         return Err(ClaimError::TooDeep(name.to_owned()));
     }
+    if !has_exact_numbers(value) {
+        return Err(ClaimError::Number(name.to_owned()));
+    }
     Ok(())
+}
+
+/// The name as a reader sees it who ignores case: both ways, since some letters change in one direction alone (the
+/// long s becomes S, the Kelvin sign k).
+fn folded(name: &str) -> String {
+    name.to_lowercase().to_uppercase()
+}
+
+fn has_exact_numbers(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => number.as_f64().is_some_and(|number| number.abs() <= MAX_EXACT),
+        Value::Array(items) => items.iter().all(has_exact_numbers),
+        Value::Object(members) => members.values().all(has_exact_numbers),
+        Value::Null | Value::Bool(_) | Value::String(_) => true,
+    }
 }
 
 /// Stops at the limit, so that hostile nesting cannot exhaust the stack.
@@ -161,6 +194,8 @@ impl io::Write for ByteCounter {
     }
 }
 
+/// 2^53 - 1: above it a double skips whole numbers.
+const MAX_EXACT: f64 = 9_007_199_254_740_991.0;
 const MAX_NAME_LEN: usize = 256;
 /// Room for the issuer's own claims with names of usual length.
 const TYPICAL_LEN: usize = 384;
@@ -188,7 +223,9 @@ mod tests {
     #[test]
     fn the_issuers_names_and_azp_are_refused() {
         for name in ["iss", "sub", "aud", "exp", "nbf", "iat", "jti", "azp", "typ"] {
-            assert_eq!(ExtraClaims::default().with(name, "x"), Err(ClaimError::Reserved(name.to_owned())));
+            for spelt in [name.to_owned(), name.to_uppercase(), name.replace('s', "\u{17f}")] {
+                assert_eq!(ExtraClaims::default().with(&spelt, "x"), Err(ClaimError::Reserved(spelt)));
+            }
         }
     }
 
@@ -237,5 +274,32 @@ mod tests {
                 r#""exp":1700003600,"jti":"00000000-0000-0000-0000-000000000000","tags":{"team":["a"]}}"#
             )
         );
+    }
+
+    #[test]
+    fn names_that_differ_in_case_alone_count_as_one() {
+        let one = ExtraClaims::default().with("team", "a").expect("good");
+        assert_eq!(one.clone().with("Team", "b"), Err(ClaimError::Twice("Team".to_owned())));
+        assert!(one.clone().with("team", "b").is_ok(), "the same name replaces");
+        let other = ExtraClaims::default().with("TEAM", "b").expect("good");
+        assert_eq!(one.merged(&other), Err(ClaimError::Twice("TEAM".to_owned())));
+        let both =
+            Map::from_iter([("\u{212a}ey".to_owned(), Value::from(1)), ("key".to_owned(), Value::from(2))]);
+        assert!(matches!(ExtraClaims::parse(both), Err(ClaimError::Twice(_))), "the Kelvin sign is a k");
+    }
+
+    #[test]
+    fn numbers_that_readers_would_round_are_refused_at_any_depth() {
+        for good in ["9007199254740991", "-9007199254740991", "1.5", "0"] {
+            let value: Value = serde_json::from_str(good).expect("JSON");
+            assert!(ExtraClaims::default().with("x", value).is_ok(), "{good}");
+        }
+        for bad in
+            ["9007199254740993", "18446744073709551615", "123456789012345678901234567890", "[{\"a\":1e300}]"]
+        {
+            let value: Value = serde_json::from_str(bad).expect("JSON");
+            let refused = ExtraClaims::default().with("x", value);
+            assert_eq!(refused, Err(ClaimError::Number("x".to_owned())), "{bad}");
+        }
     }
 }

@@ -37,7 +37,7 @@ const MAX_ENDORSEMENTS: usize = 16;
 /// true of what was meant to be one, by its name or by the members that its damaged text still shows, so that a
 /// broken document is reported as such and never passed over.
 pub(crate) fn is_document(name: &str, value: &[u8]) -> bool {
-    let Ok(text) = std::str::from_utf8(value) else { return name == Entries::KEYRING };
+    let Ok(text) = text_of(value) else { return name == Entries::KEYRING };
     let shaped = match json::members(text) {
         Ok(members) => {
             let has = |wanted: &str, test: fn(&str) -> bool| {
@@ -60,6 +60,10 @@ pub(crate) fn read(place: &str, value: &[u8], issuer: &IssuerUrl) -> Result<(Rin
     let split = split(value).map_err(|error| one(&RING_MALFORMED, place, error.to_string()))?;
     let view = view(place, &split.public)?;
     let mut faults = check_view(place, &view, issuer);
+    if !split.public.values().all(has_exact_integers) {
+        let message = "a whole number beyond 2^53 - 1, which its canonical form would round".to_owned();
+        faults.push(&RING_MALFORMED, place, message);
+    }
     if let Some(Value::Array(entries)) = split.public.get("log")
         && let Err(broken) = log::check(entries)
     {
@@ -82,7 +86,11 @@ pub(crate) fn read(place: &str, value: &[u8], issuer: &IssuerUrl) -> Result<(Rin
     }
     let (Some(ring_key), false) = (ring_key, faults.has_errors()) else { return Err(faults) };
     let ring = Ring {
-        origin: Origin::Document { incarnation_id: view.incarnation.id, ring_key },
+        origin: Origin::Document {
+            incarnation_id: view.incarnation.id,
+            ring_key,
+            prev_digest: view.prev_digest.as_deref().and_then(Digest::from_hex),
+        },
         identity: Identity {
             incarnation: view.incarnation.number,
             revision: view.revision,
@@ -112,13 +120,21 @@ struct Split<'a> {
 }
 
 /// A private half as it rests in the document.
+#[derive(Clone, Copy)]
 enum Half<'a> {
     Plain(&'a RawValue),
     Sealed,
+    /// Both forms: which one counts must not be a matter of taste.
+    Both,
+}
+
+/// The text, without the mark that some editors put before it (RFC 8259 section 8.1 lets a reader pass over it).
+fn text_of(value: &[u8]) -> Result<&str, std::str::Utf8Error> {
+    std::str::from_utf8(value.strip_prefix(b"\xef\xbb\xbf").unwrap_or(value))
 }
 
 fn split(value: &[u8]) -> Result<Split<'_>, JsonError> {
-    let text = std::str::from_utf8(value).map_err(|_| JsonError::Syntax { line: 1, column: 1 })?;
+    let text = text_of(value).map_err(|_| JsonError::Syntax { line: 1, column: 1 })?;
     let mut split =
         Split { public: Map::new(), privates: BTreeMap::new(), ring_private: None, sig: String::new() };
     for (name, raw) in json::members(text)? {
@@ -154,14 +170,29 @@ fn split_half(raw: &RawValue) -> Result<(Value, Option<Half<'_>>), JsonError> {
     let mut half = None;
     for (name, raw) in json::members(raw.get())? {
         match name.as_str() {
-            "private" => half = Some(Half::Plain(raw)),
-            "sealed" => half = half.or(Some(Half::Sealed)),
+            "private" => half = Some(half.map_or(Half::Plain(raw), |_| Half::Both)),
+            "sealed" => half = Some(half.map_or(Half::Sealed, |_| Half::Both)),
             _ => {
                 public.insert(name, json::parse(raw.get().as_bytes())?);
             }
         }
     }
     Ok((Value::Object(public), half))
+}
+
+/// RFC 8785 writes numbers as doubles do: beyond 2^53 - 1 two different ones would be signed as one.
+fn has_exact_integers(value: &Value) -> bool {
+    const MAX: u64 = (1 << 53) - 1;
+    match value {
+        Value::Number(number) => {
+            number.is_f64()
+                || number.as_u64().is_some_and(|number| number <= MAX)
+                || number.as_i64().is_some_and(|number| number.unsigned_abs() <= MAX)
+        }
+        Value::Array(items) => items.iter().all(has_exact_integers),
+        Value::Object(members) => members.values().all(has_exact_integers),
+        Value::Null | Value::Bool(_) | Value::String(_) => true,
+    }
 }
 
 fn view(place: &str, public: &Map<String, Value>) -> Result<DocumentView, Findings> {
@@ -207,11 +238,12 @@ fn check_view(place: &str, view: &DocumentView, issuer: &IssuerUrl) -> Findings 
     if view.ring_key.endorsements.len() > MAX_ENDORSEMENTS {
         malformed("ring_key.endorsements", format!("more than {MAX_ENDORSEMENTS}"));
     }
-    if view.keys.iter().any(|key| key.kid == view.ring_key.kid) {
-        malformed(
-            "ring_key",
-            "the ring key signs the document and nothing else, but it is among the keys".to_owned(),
-        );
+    let ring_key = &view.ring_key;
+    let signs_tokens = view.keys.iter().any(|key| key.kid == ring_key.kid || key.public == ring_key.public);
+    let is_buried = view.tombstones.iter().any(|stone| stone.thumbprint == ring_key.kid);
+    if signs_tokens || is_buried {
+        let what = "the ring key signs the document and nothing else, but it is among the keys or tombstones";
+        malformed("ring_key", what.to_owned());
     }
     faults.extend(view.rotation.check(&format!("{place}: rotation")));
     faults
@@ -252,6 +284,7 @@ fn read_key(view: &KeyView, place: String, half: Option<&Half<'_>>) -> Result<Ri
     }
     let private = match half {
         None => None,
+        Some(Half::Both) => return Err(malformed("it has both `private` and `sealed`".to_owned())),
         Some(Half::Sealed) => {
             return Err(one(
                 &RING_SEALED_WITHOUT_KEK,

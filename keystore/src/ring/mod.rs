@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::codes::{RING_DUPLICATE_KEY, RING_MALFORMED, RING_NO_ACTIVE, RING_TWO_ACTIVE};
 use crate::material::PrivateKey;
-use crate::{Algorithm, Findings, Identity, IssuerUrl, KeyId, PublicKey, Rotation};
+use crate::{Algorithm, Digest, Findings, Identity, IssuerUrl, KeyId, PublicKey, Rotation};
 
 /// The keys of one issuer at one revision.
 #[derive(Debug)]
@@ -46,6 +46,8 @@ pub enum Origin {
         incarnation_id: String,
         /// Thumbprint of the key that signed the document.
         ring_key: KeyId,
+        /// The digest of the revision before, which only the first one has none of.
+        prev_digest: Option<Digest>,
     },
     /// Key files without a document.
     Bare,

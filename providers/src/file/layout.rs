@@ -3,7 +3,7 @@
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::Access;
 
@@ -71,6 +71,15 @@ pub(super) fn is_entry(name: &str) -> bool {
     !name.starts_with('.')
 }
 
+/// The entries of the directory at `path`, by name; none if it is no directory.
+pub(super) fn entries(path: &Path) -> Vec<PathBuf> {
+    let Ok(files) = fs::read_dir(path) else { return Vec::new() };
+    let is_ours = |file: &fs::DirEntry| file.file_name().to_str().is_some_and(is_entry);
+    let mut entries: Vec<_> = files.flatten().filter(is_ours).map(|file| file.path()).collect();
+    entries.sort_unstable();
+    entries
+}
+
 /// Whether a file of this name holds nothing secret.
 pub(super) fn is_public(name: &str) -> bool {
     [".crt", ".cer", ".pub"].iter().any(|end| name.ends_with(end))
@@ -90,6 +99,19 @@ pub(super) fn may_write_beside(path: &Path, layout: &Layout) -> bool {
     }
 }
 
+/// The directory in which anyone may replace the key, whatever the mode of its file. A sticky bit keeps others from
+/// that; kubelet's own volumes cannot be written.
+pub(super) fn replaceable(path: &Path, layout: &Layout) -> Option<Advice> {
+    let dir = match layout {
+        Layout::File => parent(&resolved(path)).to_owned(),
+        Layout::Empty | Layout::LoneRing | Layout::Flat => path.to_owned(),
+        Layout::Missing | Layout::KubeletFile | Layout::Unit => return None,
+    };
+    let mode = fs::metadata(&dir).ok()?.mode() & 0o7777;
+    let is_open = mode & 0o002 != 0 && mode & 0o1000 == 0;
+    is_open.then(|| Advice::Replaceable { directory: dir.display().to_string(), mode })
+}
+
 /// The files of kubelet's layout that anyone may read.
 pub(super) fn world_readable(path: &Path, layout: &Layout) -> Vec<Advice> {
     match layout {
@@ -102,20 +124,12 @@ pub(super) fn world_readable(path: &Path, layout: &Layout) -> Vec<Advice> {
 }
 
 fn unit_advice(path: &Path) -> Vec<Advice> {
-    let Ok(files) = fs::read_dir(path.join(DATA_LINK)) else { return Vec::new() };
-    let mut found: Vec<_> = files
-        .flatten()
-        .filter_map(|file| {
-            let name = file.file_name().into_string().ok()?;
-            let metadata = fs::metadata(file.path()).ok().filter(Metadata::is_file)?;
-            let is_judged = is_entry(&name) && !is_public(&name);
-            if is_judged { advice(&path.join(name), &metadata) } else { None }
-        })
-        .collect();
-    found.sort_by(|Advice::WorldReadable { path: one, .. }, Advice::WorldReadable { path: other, .. }| {
-        one.cmp(other)
-    });
-    found
+    let judged = |file: PathBuf| {
+        let name = file.file_name()?.to_str().filter(|name| !is_public(name))?;
+        let metadata = fs::metadata(&file).ok().filter(Metadata::is_file)?;
+        advice(&path.join(name), &metadata)
+    };
+    entries(&path.join(DATA_LINK)).into_iter().filter_map(judged).collect()
 }
 
 fn advice(path: &Path, found: &Metadata) -> Option<Advice> {

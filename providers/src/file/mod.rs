@@ -19,8 +19,8 @@
 //!   opened file, so behind any link. Within kubelet's layout, whose modes come from the pod's manifest, group-read
 //!   is how an unprivileged process gets at the file at all (`fsGroup`), and world-read is an
 //!   [`Advice`](crate::Advice). In a directory, files called `*.crt`, `*.cer` or `*.pub` are public and not judged.
-//! - **The directory's mode is not judged**, though whoever may write it may replace the key: volumes that kubelet
-//!   mounts are commonly writable by everyone in the pod.
+//! - **A directory that anyone may write is an advice**, though whoever may write it may replace the key: volumes that
+//!   are mounted into a pod are commonly writable by everyone in it.
 //! - **A half-written file** of another tool that truncates and rewrites in place is read as what it is at that
 //!   moment. The provider retries while the file changes under its hands; past that, the keystore judges and keeps
 //!   its last good set. Of several files in a flat directory the same holds: they are re-checked after reading.
@@ -153,6 +153,7 @@ impl SecretProvider for FileProvider {
         description.durability = self.durability();
         description.writable = layout.is_writable() && layout::may_write_beside(&self.path, &layout);
         description.advice = layout::world_readable(&self.path, &layout);
+        description.advice.extend(layout::replaceable(&self.path, &layout));
         description
     }
 

@@ -9,13 +9,27 @@ use super::layout::{self, DATA_LINK, Layout};
 use super::{parent, resolved};
 use crate::Durability;
 
-/// Judges the place of `path`, or of its nearest existing directory. Where the system does not tell (no `/proc`),
-/// the place counts as durable.
+/// Judges the place of `path`, or of its nearest existing directory; of a flat directory each entry too, which may be
+/// a link or a mount of its own. Where the system does not tell (no `/proc`), the place counts as durable.
 pub(super) fn durability(path: &Path) -> Durability {
     let Ok(table) = fs::read("/proc/self/mountinfo") else { return Durability::Durable };
+    let (mounts, is_kubelet_made) = (parse(&table), is_kubelet_made(path));
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let place = absolute.ancestors().find(|place| place.exists()).map_or_else(|| absolute.clone(), resolved);
-    judge(&parse(&table), &place, is_kubelet_made(path))
+    let mut places = vec![place];
+    if !is_kubelet_made {
+        places.extend(layout::entries(path).iter().map(|entry| resolved(entry)));
+    }
+    let judged = places.iter().map(|place| judge(&mounts, place, is_kubelet_made));
+    judged.max_by_key(severity).unwrap_or(Durability::Durable)
+}
+
+fn severity(durability: &Durability) -> u8 {
+    match durability {
+        Durability::Durable => 0,
+        Durability::ImageLayer(_) => 1,
+        Durability::Ephemeral(_) => 2,
+    }
 }
 
 /// Kubelet's own volumes are memory-backed and still durable: it fills them from the API at each start.
