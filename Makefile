@@ -45,4 +45,4 @@ docs:
 soak:
 	@scripts/need build
 	$(CARGO) build --locked -p oneseal-server
-	ONESEAL_SOAK=$(SOAK) $(CARGO) test --locked -p oneseal-tests -- soak
+	TEST_SOAK=$(SOAK) $(CARGO) test --locked -p oneseal-tests -- soak

@@ -34,7 +34,7 @@ fn main() -> ExitCode {
 
 /// The server built with the profile of this bench: its executable lies beside the bench's own folder.
 fn server() -> PathBuf {
-    if let Some(path) = std::env::var_os("ONESEAL_BIN") {
+    if let Some(path) = std::env::var_os("TEST_BIN") {
         return path.into();
     }
     let own = std::env::current_exe().expect("this program has a path");

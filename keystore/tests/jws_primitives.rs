@@ -1,5 +1,5 @@
 //! The primitive under a verifier against Wycheproof's raw signature files, which are too large to be kept here.
-//! Set `ONESEAL_WYCHEPROOF` to a `testvectors_v1` directory; without it each file is skipped by name.
+//! Set `TEST_WYCHEPROOF` to a `testvectors_v1` directory; without it each file is skipped by name.
 
 #[expect(dead_code, reason = "the files read here are not in that folder")]
 mod vectors;
@@ -72,8 +72,8 @@ fn run(file: &str, algorithm: Algorithm, check: impl Fn(&str, bool, &str)) {
 
 #[expect(clippy::print_stderr, reason = "a skipped file is reported by name")]
 fn load(file: &str) -> Option<Value> {
-    let Some(directory) = std::env::var_os("ONESEAL_WYCHEPROOF") else {
-        eprintln!("skipped: {file}.json (ONESEAL_WYCHEPROOF is not set)");
+    let Some(directory) = std::env::var_os("TEST_WYCHEPROOF") else {
+        eprintln!("skipped: {file}.json (TEST_WYCHEPROOF is not set)");
         return None;
     };
     let path = PathBuf::from(directory).join(format!("{file}.json"));

@@ -34,7 +34,7 @@ fn changed(pointer: &str, value: Value) -> String {
 
 fn golden(name: &str, now: &[u8]) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
-    if std::env::var_os("ONESEAL_BLESS").is_some() {
+    if std::env::var_os("TEST_BLESS").is_some() {
         std::fs::write(&path, now).unwrap();
     }
     assert_eq!(

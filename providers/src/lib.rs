@@ -41,7 +41,7 @@ pub use file::FileProvider;
 pub use inline::{EnvProvider, InlineProvider};
 pub use provider::{Advice, BoxFuture, Change, Description, Durability, SecretProvider};
 pub use record::{Entries, Record, Revision, SecretBytes};
-pub use uri::{PostgresUrl, ProviderUri, UriError};
+pub use uri::{PostgresUrl, ProviderUri, UriError, looks_like_key};
 
 /// Compiles the examples of the README.
 #[cfg(doctest)]

@@ -55,6 +55,9 @@ impl ProviderUri {
         let Some((scheme, rest)) = text.split_once(':').filter(|(scheme, _)| is_scheme(scheme)) else {
             return Err(UriError::NoScheme { hint: path_hint(text) });
         };
+        if looks_like_key(rest) {
+            return Err(UriError::Key);
+        }
         match scheme {
             "file" => parse_file(rest),
             "env" => parse_env(rest),
@@ -166,6 +169,11 @@ pub enum UriError {
         /// What is wrong with what was given.
         problem: String,
     },
+    /// A key stands where its place should be named. It is not repeated.
+    #[error(
+        "what is given looks like a key itself, not like the place of one; a URI names a file or a variable"
+    )]
+    Key,
     /// A known kind that this program does not contain.
     #[error("providers of kind `{scheme}` are not in this version; available here: {}", available())]
     NotAvailable {
@@ -173,6 +181,18 @@ pub enum UriError {
         scheme: &'static str,
     },
 }
+
+/// Whether `text` looks like key material that was put where a name belongs: PEM, a JWK, or base64 of DER, which begins
+/// with a long SEQUENCE and therefore with `MI`, `MH`, `MC` or the like. Whoever refuses it must not repeat it.
+pub fn looks_like_key(text: &str) -> bool {
+    let is_base64 =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_' | b'=');
+    let is_der = text.len() >= SHORTEST_DER && text.starts_with('M') && text.bytes().all(is_base64);
+    is_der || text.contains("-----BEGIN") || text.contains("\"kty\"")
+}
+
+/// The first line of a PEM body has 64 characters, as has the whole PKCS#8 form of an Ed25519 key.
+const SHORTEST_DER: usize = 64;
 
 const KNOWN_FORMS: &str = "file:PATH, env:NAME, k8s:NS/NAME, aws:NAME-OR-ARN, postgres:URL";
 
@@ -336,6 +356,21 @@ fn masked_pair(pair: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_in_place_of_a_name_is_refused_and_not_repeated() {
+        let der = "MC4CAQAwBQYDK2VwBCIEIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f";
+        for key in [der, "-----BEGIN PRIVATE KEY-----", "{\"kty\":\"OKP\"}"] {
+            for scheme in ["file", "env", "aws"] {
+                let refused = ProviderUri::parse(&format!("{scheme}:{key}")).expect_err("a key");
+                assert_eq!(refused, UriError::Key);
+                assert!(!refused.to_string().contains(key));
+            }
+        }
+        for name in ["Mykey", "/var/lib/M/keyring.json", "MY_VARIABLE_WITH_A_LONG_NAME", &der[1..]] {
+            assert!(!looks_like_key(name), "{name}");
+        }
+    }
 
     #[test]
     fn every_known_form_is_read_and_written_back() {

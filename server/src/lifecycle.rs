@@ -215,6 +215,7 @@ fn millis_since(began: BootTime) -> u64 {
 pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    hangup: Signal,
     input: Option<JoinHandle<()>>,
 }
 
@@ -233,6 +234,7 @@ impl Signals {
         Ok(Self {
             terminate: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,
+            hangup: listen(SignalKind::hangup())?,
             input,
         })
     }
@@ -242,19 +244,23 @@ impl Signals {
     /// # Cancel safety
     /// Dropped, it loses none.
     pub(crate) async fn next(&mut self) -> Stop {
-        let input = async {
-            match &mut self.input {
-                Some(input) => drop(input.await),
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            _ = self.terminate.recv() => Stop::Terminate,
-            _ = self.interrupt.recv() => Stop::Interrupt,
-            // Once: afterwards there is nobody who could send more.
-            () = input => {
-                self.input = None;
-                Stop::InputEnd
+        loop {
+            let input = async {
+                match &mut self.input {
+                    Some(input) => drop(input.await),
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                _ = self.terminate.recv() => return Stop::Terminate,
+                _ = self.interrupt.recv() => return Stop::Interrupt,
+                // Once: afterwards there is nobody who could send more.
+                () = input => {
+                    self.input = None;
+                    return Stop::InputEnd;
+                }
+                // Elsewhere it means: read your files again. The key is followed anyhow; ending would be the default.
+                _ = self.hangup.recv() => tracing::info!("SIGHUP changes nothing: the key is followed by itself"),
             }
         }
     }

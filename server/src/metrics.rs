@@ -180,13 +180,10 @@ mod tests {
         let (before, rest) = page.split_once(BEGIN).expect("the begin mark");
         let (_, after) = rest.split_once(END).expect("the end mark");
         let wanted = format!("{before}{BEGIN}{}{END}{after}", table(&text(&ServerMetrics::new())));
-        if std::env::var_os("ONESEAL_BLESS").is_some() {
+        if std::env::var_os("TEST_BLESS").is_some() {
             std::fs::write(path, &wanted).expect("docs/ can be written");
         } else {
-            assert!(
-                page == wanted,
-                "docs/metrics.md is out of date: run the tests once with ONESEAL_BLESS=1"
-            );
+            assert!(page == wanted, "docs/metrics.md is out of date: run the tests once with TEST_BLESS=1");
         }
     }
 

@@ -99,14 +99,11 @@ mod tests {
     #[test]
     fn the_page_in_the_repository_is_the_table_of_the_program() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/findings.md");
-        if std::env::var_os("ONESEAL_BLESS").is_some() {
+        if std::env::var_os("TEST_BLESS").is_some() {
             std::fs::write(&path, page()).expect("docs/ can be written");
         }
         let written = std::fs::read_to_string(&path).expect("docs/findings.md");
-        assert!(
-            written == page(),
-            "docs/findings.md is out of date: run the tests once with ONESEAL_BLESS=1"
-        );
+        assert!(written == page(), "docs/findings.md is out of date: run the tests once with TEST_BLESS=1");
     }
 
     #[test]

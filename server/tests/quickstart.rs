@@ -164,12 +164,22 @@ fn a_ring_that_is_not_one_is_refused_and_left_as_it_is() {
 }
 
 #[test]
+fn a_ring_that_has_gone_is_not_made_again() {
+    let dir = TempDir::new().expect("a directory");
+    as_json(dir.path()).done();
+    let ring = dir.path().join("keyring.json");
+    fs::remove_file(&ring).expect("removed");
+    as_json(dir.path()).refused(78, &["is gone", "restore it"]);
+    assert!(!ring.exists());
+}
+
+#[test]
 fn a_ring_that_others_can_read_is_refused() {
     let dir = TempDir::new().expect("a directory");
     as_json(dir.path()).done();
     let ring = dir.path().join("keyring.json");
     fs::set_permissions(&ring, Permissions::from_mode(0o644)).expect("set");
-    as_json(dir.path()).refused(77, &["provider.exposed", "chmod 0600"]);
+    as_json(dir.path()).refused(78, &["provider.exposed", "chmod 0600"]);
 }
 
 #[test]

@@ -165,14 +165,14 @@ impl Replica {
     }
 }
 
-/// The binary under test: `ONESEAL_BIN`, or the one built beside the tests; it is built if it is missing.
+/// The binary under test: `TEST_BIN`, or the one built beside the tests; it is built if it is missing.
 ///
 /// # Panics
 /// If it cannot be built.
 pub fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
-        if let Some(path) = std::env::var_os("ONESEAL_BIN") {
+        if let Some(path) = std::env::var_os("TEST_BIN") {
             return path.into();
         }
         let own = std::env::current_exe().expect("a test has a path");

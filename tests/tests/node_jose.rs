@@ -21,11 +21,11 @@ struct Jose {
 }
 
 impl Jose {
-    /// `None` where Node.js or the package is not there, unless `ONESEAL_REQUIRE=all` wants it.
+    /// `None` where Node.js or the package is not there, unless `TEST_REQUIRE=all` wants it.
     async fn start() -> Option<Self> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/node");
         if let Err(why) = install(&folder).await {
-            assert!(std::env::var("ONESEAL_REQUIRE").as_deref() != Ok("all"), "required, but {why}");
+            assert!(std::env::var("TEST_REQUIRE").as_deref() != Ok("all"), "required, but {why}");
             #[expect(clippy::print_stderr, reason = "a skipped part is named in the test's output")]
             {
                 eprintln!("SKIPPED: the relying party jose on Node.js: {why}");

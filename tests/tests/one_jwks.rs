@@ -76,7 +76,7 @@ async fn no_header_differs_between_replicas_but_date_and_request_id() {
 /// `make soak` sets how often; here a few rounds show that the loop itself holds.
 #[tokio::test]
 async fn soak_the_key_set_survives_every_kill() {
-    let rounds = std::env::var("ONESEAL_SOAK").ok().and_then(|text| text.parse().ok()).unwrap_or(3);
+    let rounds = std::env::var("TEST_SOAK").ok().and_then(|text| text.parse().ok()).unwrap_or(3);
     let mut fleet = Fleet::start(2).await;
     let first = read(fleet.forwarder.address(), 2).await;
     for round in 0..rounds {

@@ -143,16 +143,16 @@ pub(crate) fn segment(token: &str, at: usize) -> Value {
     serde_json::from_slice(&bytes).expect("JSON")
 }
 
-/// Compares with a file under `tests/golden`, or writes it when `ONESEAL_BLESS=1`.
+/// Compares with a file under `tests/golden`, or writes it when `TEST_BLESS=1`.
 pub(crate) fn golden(name: &str, actual: &str) {
     let path = format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"));
     compare_with_file(&path, actual);
 }
 
 pub(crate) fn compare_with_file(path: &str, actual: &str) {
-    if std::env::var_os("ONESEAL_BLESS").is_some() {
+    if std::env::var_os("TEST_BLESS").is_some() {
         std::fs::write(path, actual).expect("the golden file can be written");
     }
     let expected = std::fs::read_to_string(path).unwrap_or_default();
-    assert_eq!(actual, expected, "{path} differs; if that is meant, run the test with ONESEAL_BLESS=1");
+    assert_eq!(actual, expected, "{path} differs; if that is meant, run the test with TEST_BLESS=1");
 }

@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn the_first_ring_is_golden() {
         let bytes = first_ring();
-        if std::env::var_os("ONESEAL_BLESS").is_some() {
+        if std::env::var_os("TEST_BLESS").is_some() {
             std::fs::write(GOLDEN, &*bytes).expect("writable");
         }
         let golden = std::fs::read(GOLDEN).expect("the golden file");

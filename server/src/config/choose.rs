@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use oneseal_keystore::{Algorithm, Findings, IssuerUrl, Rotation, rotation};
-use oneseal_providers::ProviderUri;
+use oneseal_providers::{ProviderUri, looks_like_key};
 use tracing_subscriber::EnvFilter;
 
 use super::environment::{LOG, WORKERS};
@@ -182,6 +182,16 @@ fn by_kind(values: &mut Values, findings: &mut Findings) -> Option<ProviderChoic
     let kind = text(values, "provider.kind")?;
     let needed = NEEDS.iter().find(|(name, _)| *name == kind).map(|(_, path)| *path)?;
     drop_strays(values, "provider.kind", Some(needed), findings);
+    let is_key = |set: &super::values::Set| match &set.value {
+        Value::Path(path) => looks_like_key(&path.to_string_lossy()),
+        Value::Text(variable) => looks_like_key(variable),
+        _ => false,
+    };
+    if values.find(needed).is_some_and(is_key) {
+        let message = "it looks like a key itself, not like the place of one; a key goes into provider.value";
+        findings.push(&codes::BAD_VALUE, values.place(needed), message);
+        return None;
+    }
     let Some(set) = values.find(needed) else {
         if !values.is_faulty(needed) {
             let message = format!("{} says kind \"{kind}\", which needs it", values.place("provider.kind"));

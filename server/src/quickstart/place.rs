@@ -80,8 +80,11 @@ impl Place {
     /// kept at once, so that a ring never stands here without it.
     ///
     /// # Errors
-    /// The port is taken (71), or it is not the one that the ring here was made for (78).
+    /// The port is taken (71), or it is not the one that the ring here was made for, or the ring has gone (78).
     pub(crate) fn bind(&self, asked: Option<u16>) -> Result<(TcpListener, IssuerUrl), Failure> {
+        if !self.ring().exists() && self.dir.join("replicas").exists() {
+            return Err(lost_ring(&self.ring(), &self.dir));
+        }
         let file = self.dir.join("port");
         let kept = read_port(&file)?;
         let listener = match (kept, asked) {
@@ -210,6 +213,14 @@ fn other_port(file: &Path, kept: u16, asked: u16) -> Failure {
         "the issuer here has port {kept} (kept in {}), not {asked}: relying parties know it by that port. Leave \
          --port out, or start another issuer by --dir OTHER --port {asked}",
         file.display()
+    ))
+}
+
+/// Replicas have run here, so there was a key: another one in its place would be another issuer under the same name.
+fn lost_ring(ring: &Path, dir: &Path) -> Failure {
+    let (ring, dir) = (ring.display(), dir.display());
+    Failure::refused(format!(
+        "{ring} is gone: restore it, or remove {dir} to begin with a new issuer and key"
     ))
 }
 

@@ -125,7 +125,7 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "a key that others may read",
-        exit: 77,
+        exit: 78,
         code: "provider.exposed",
         prepare: |place| {
             set_mode(&place.path("ring.json"), 0o644);

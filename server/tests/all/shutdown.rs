@@ -89,6 +89,15 @@ fn sigint_skips_the_delay() {
     assert_eq!(server.wait().code(), Some(0));
 }
 
+/// Many systems send it to have files read again; by default it would end the process at once.
+#[test]
+fn a_hangup_changes_nothing() {
+    let (_place, server) = server("");
+    server.signal(Signal::HUP);
+    until("the log line", || server.log().contains("SIGHUP changes nothing").then_some(()));
+    assert_eq!(get(server.documents, JWKS).status, 200);
+}
+
 #[test]
 fn idle_connections_do_not_hold_up_the_end() {
     let (_place, mut server) = server("drain_delay = \"10m\"\nshutdown_timeout = \"20m\"");

@@ -1,4 +1,4 @@
-//! The files in `docs/` are what the table renders. `ONESEAL_BLESS=1 cargo test -p oneseal-server` writes them anew.
+//! The files in `docs/` are what the table renders. `TEST_BLESS=1 cargo test -p oneseal-server` writes them anew.
 
 use std::fs;
 use std::path::Path;
@@ -9,11 +9,11 @@ use super::Case;
 
 fn golden(name: &str, rendered: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(name);
-    if std::env::var_os("ONESEAL_BLESS").is_some() {
+    if std::env::var_os("TEST_BLESS").is_some() {
         fs::write(&path, rendered).unwrap();
     }
     let stored = fs::read_to_string(&path).unwrap_or_default();
-    assert!(stored == rendered, "docs/{name} is not what the table renders; look at it with ONESEAL_BLESS=1");
+    assert!(stored == rendered, "docs/{name} is not what the table renders; look at it with TEST_BLESS=1");
 }
 
 #[test]
