@@ -116,6 +116,7 @@ impl Live {
     pub(crate) fn swap(&self, snapshot: &Arc<Snapshot>, now: UnixTime) {
         let before = self.published.load_full();
         let next = Published::new(Arc::clone(snapshot), &self.endpoints, Some(&before), now);
+        warn_of_orphans(&before, &next, now);
         self.published.store(Arc::new(next));
     }
 
@@ -125,5 +126,21 @@ impl Live {
 
     pub(crate) fn set_tasks_running(&self, running: bool) {
         self.tasks_running.store(running, Ordering::Release);
+    }
+}
+
+/// A key that leaves while its tokens live takes them with it. Rotation will not do that; somebody who removes a bare
+/// key by hand should know.
+fn warn_of_orphans(before: &Published, next: &Published, now: UnixTime) {
+    for gone in before.marks.iter().filter(|marks| next.marks_of(&marks.kid).is_none()) {
+        let alive_s = gone.last_exp.load(Ordering::Relaxed).saturating_sub(now.as_secs());
+        if alive_s > 0 {
+            let kid = gone.kid.as_str();
+            tracing::warn!(
+                kid,
+                alive_s,
+                "a key has left the key set before the tokens that it signed here have expired"
+            );
+        }
     }
 }

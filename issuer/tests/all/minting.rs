@@ -10,8 +10,8 @@ use oneseal::{
 use serde_json::{Map, Value, json};
 
 use crate::support::{
-    AUDIENCE, ES256, HOUR, NOW, RS256, Running, URL, audience, bare, es256, get, metric, pod, ring, segment,
-    start, start_on, until,
+    AUDIENCE, ES256, ES256_OTHER, HOUR, NOW, RS256, Running, URL, audience, bare, es256, get, metric, pod,
+    ring, segment, start, start_on, until,
 };
 
 #[tokio::test]
@@ -267,6 +267,22 @@ async fn minting_waits_for_the_tasks_and_ends_with_them() {
     assert!(refused.to_string().contains("Tasks::run"));
     assert_eq!(metric(&running.issuer, "oneseal_tasks_running"), "0");
     assert_eq!(get(&running.issuer, "/.well-known/jwks.json").status(), 200);
+}
+
+#[tokio::test]
+async fn a_key_that_leaves_before_its_tokens_have_expired_is_told() {
+    let log = crate::secrets::Log::default();
+    let _guard = log.listen();
+    let keys = bare(&[("current.ES256.pem", ES256), ("next.ES256.pem", ES256_OTHER)]);
+    let running = start(URL, keys, |builder| builder.algorithms([Algorithm::Es256])).await;
+    let kid = mint(&running).await.expect("minted").kid;
+    let before = running.issuer.snapshot().jwks().clone();
+    running.provider.set(bare(&[("previous.ES256.pem", ES256), ("current.ES256.pem", ES256_OTHER)]));
+    until("the swap", || running.issuer.snapshot().jwks() != &before).await;
+    assert!(!log.text().contains("a key has left"), "it is still published");
+    running.provider.set(bare(&[("current.ES256.pem", ES256_OTHER)]));
+    until("the warning", || log.text().contains("a key has left")).await;
+    assert!(log.text().contains(kid.as_str()));
 }
 
 /// What the documented order of statements relies on: spawn the tasks, mint in the next line.

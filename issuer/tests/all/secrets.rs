@@ -77,14 +77,14 @@ fn canaries(document: &str) -> Vec<Canary> {
 
 /// Keeps everything that is logged on this thread, at every level.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<String>>);
+pub(crate) struct Log(Arc<Mutex<String>>);
 
 impl Log {
-    fn listen(&self) -> DefaultGuard {
+    pub(crate) fn listen(&self) -> DefaultGuard {
         tracing::subscriber::set_default(self.clone())
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         self.0.lock().expect("no panic").clone()
     }
 }
