@@ -156,7 +156,8 @@ impl Keystore {
             shared: Arc::clone(&shared),
             provider,
             options,
-            seen: revision,
+            seen: revision.clone(),
+            accepted: revision,
             hold: None,
             told: Age::Fresh,
             kids,
@@ -200,6 +201,8 @@ pub struct Follower {
     options: KeystoreOptions,
     /// The revision read last, whether it was accepted or not.
     seen: Revision,
+    /// The one that is served: when it is read again, nothing need be built or judged.
+    accepted: Revision,
     /// Keys that sign on although they are no longer current.
     hold: Option<Hold>,
     /// What was last said of the snapshot's age.
@@ -289,8 +292,11 @@ impl Follower {
         };
         let first_sight = self.seen != record.revision;
         self.seen = record.revision.clone();
-        match self.consider(&record, on_swap) {
+        let considered =
+            if record.revision == self.accepted { Ok(()) } else { self.consider(&record, on_swap) };
+        match considered {
             Ok(()) => {
+                self.accepted = record.revision;
                 self.shared.fresh_at_ms.store(millis(asked_at), Ordering::Release);
                 self.shared.refreshes_ok.fetch_add(1, Ordering::Relaxed);
                 self.fault(None);
