@@ -184,6 +184,19 @@ impl fmt::Display for Findings {
 
 impl std::error::Error for Findings {}
 
+/// An error and every cause, in one line: `what: why: why`. An error's own text speaks for itself alone, so this is
+/// what a log or a finding shows, once.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

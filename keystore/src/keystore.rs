@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use oneseal_coordination::{BootTime, Clock};
-use oneseal_providers::{Advice, Durability, Record, Revision, SecretProvider};
+use oneseal_providers::{Advice, Durability, ProviderError, Record, Revision, SecretProvider};
 use tokio_util::sync::CancellationToken;
 
 use crate::accept::{SeenKids, Verdict, accept};
@@ -19,7 +19,7 @@ use crate::codes::{
     FLEET_KEY_REPLACED, PROVIDER_EPHEMERAL, PROVIDER_IMAGE_LAYER, PROVIDER_REPLACEABLE, PROVIDER_UNAVAILABLE,
     PROVIDER_WORLD_READABLE, RING_ACTIVATED_UNPUBLISHED, of_provider_error,
 };
-use crate::findings::{Finding, Severity};
+use crate::findings::{Finding, Severity, chain};
 use crate::rotation::PROVIDER_TIMEOUT;
 use crate::{Algorithm, Findings, IssuerUrl, KeyId, PublicKey, Rotation, Snapshot, ring};
 
@@ -493,15 +493,11 @@ fn join(kids: &[KeyId]) -> String {
 }
 
 /// The provider's words with those of their causes.
-fn in_full(error: &oneseal_providers::ProviderError) -> String {
-    let mut text = error.detail().to_owned();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
+fn in_full(error: &ProviderError) -> String {
+    match std::error::Error::source(error) {
+        Some(cause) => format!("{}: {}", error.detail(), chain(cause)),
+        None => error.detail().to_owned(),
     }
-    text
 }
 
 /// Doubles up to the refresh interval, so that a provider that fails at once is not asked in a loop.

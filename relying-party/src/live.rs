@@ -10,6 +10,7 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use oneseal_coordination::{BootTime, Clock};
 use oneseal_keystore::KeyId;
+use oneseal_keystore::findings::chain;
 use oneseal_keystore::verify::UnverifiedJws;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -249,16 +250,4 @@ impl Drop for Attempt {
             self.shared.end(self.number, Err(None));
         }
     }
-}
-
-/// An error with its causes, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }

@@ -7,7 +7,7 @@ use std::error::Error;
 use std::fmt;
 use std::process::ExitCode;
 
-use oneseal_keystore::findings;
+use oneseal_keystore::findings::{self, chain};
 
 /// What the exit code says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,18 +127,6 @@ impl Error for Failure {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.source.as_ref().map(|source| source.as_ref() as _)
     }
-}
-
-/// An error and every cause, in one line: `what: why: why`.
-pub(crate) fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

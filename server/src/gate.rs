@@ -6,11 +6,11 @@
 use std::time::Duration;
 
 use oneseal::{Clock, Findings, Issuer, IssuerUrl, Tasks};
-use oneseal_keystore::findings;
+use oneseal_keystore::findings::{self, chain};
 
 use crate::app;
 use crate::config::{Config, Mistakes, Sources};
-use crate::exit::{Exit, chain};
+use crate::exit::Exit;
 use crate::http::bind::Sockets;
 
 /// What has passed the gate.

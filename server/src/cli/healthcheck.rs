@@ -4,10 +4,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use http::StatusCode;
+use oneseal_keystore::findings::chain;
 use oneseal_relying_party::fetch::{ConnectTo, FetchOptions, Fetched, Fetcher};
 
 use super::Globals;
-use crate::exit::{Exit, Failure, chain};
+use crate::exit::{Exit, Failure};
 use crate::output;
 
 /// Whom to ask.

@@ -8,11 +8,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use oneseal_keystore::IssuerUrl;
+use oneseal_keystore::findings::chain;
 use oneseal_relying_party::{RelyingParty, VerifiedToken, VerifyError};
 use serde_json::{Value, json};
 
 use super::{Globals, keys};
-use crate::exit::{Exit, Failure, chain};
+use crate::exit::{Exit, Failure};
 use crate::output;
 
 /// What to verify, and what must hold of it.

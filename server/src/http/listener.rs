@@ -18,6 +18,7 @@ use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use oneseal_keystore::findings::chain;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -168,7 +169,7 @@ impl<C> Connection<C> {
             tokio::select! {
                 // It has ended by itself, whatever the reason: a client that went away is nobody's fault.
                 ended = connection.as_mut() => return ended.unwrap_or_else(|error| {
-                    tracing::debug!(error = %crate::exit::chain(&*error), "a connection broke");
+                    tracing::debug!(error = %chain(&*error), "a connection broke");
                 }),
                 // The request under way is answered, then it ends.
                 () = close.cancelled(), if !is_closing => {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use http::header::ETAG;
 use oneseal_coordination::Clock;
+use oneseal_keystore::findings::chain;
 use oneseal_keystore::{Digest, IssuerUrl};
 use oneseal_relying_party::RelyingParty;
 use oneseal_relying_party::fetch::{ConnectTo, FetchOptions, Fetcher};
@@ -17,7 +18,7 @@ use serde_json::{Map, Value};
 
 use super::fleet::{AUDIENCE, Fleet, Replica};
 use crate::cli::mint::client::{self, MintRequest, Minted};
-use crate::exit::{Failure, chain};
+use crate::exit::Failure;
 
 /// What one look at all replicas found. A reason that stands in place of a finding is ready to be shown.
 #[derive(Debug)]
