@@ -18,7 +18,6 @@ const TEST_ONLY: &[&str] = &[
     "proptest",
     "criterion",
     "trycmd",
-    "rcgen",
     "cargo_metadata",
     "jsonwebtoken",
 ];
