@@ -265,7 +265,7 @@ fn is_of_keys(code: &str) -> bool {
 /// Where a rule stands, by its audience, cut short and escaped since it may be anything.
 fn place_of(audience: &str) -> String {
     let shown: String = audience.chars().take(64).collect();
-    format!("rule {}", shown.escape_debug())
+    if shown.is_empty() { "rule \"\"".to_owned() } else { format!("rule {}", shown.escape_debug()) }
 }
 
 const URL_PLACE: &str = "issuer.url";

@@ -32,6 +32,7 @@ pub(crate) static CODES: &[&Code] = &[
     &PROVIDER_MALFORMED,
     &PROVIDER_EPHEMERAL,
     &PROVIDER_IMAGE_LAYER,
+    &PROVIDER_INIT_IN_IMAGE,
     &PROVIDER_WORLD_READABLE,
     &PROVIDER_REPLACEABLE,
     &PROVIDER_READ_ONLY,
@@ -92,6 +93,11 @@ pub(crate) static PROVIDER_IMAGE_LAYER: Code = Code::warning(
     "provider.image_layer",
     "The key lies in a container's own layer and goes with the container.",
     "Mount it from a volume or a Secret; `provider.durable = true` says that you know.",
+);
+pub(crate) static PROVIDER_INIT_IN_IMAGE: Code = Code::refused(
+    "provider.init_in_image",
+    "A new key would be written into a container's own layer, and be lost with the container.",
+    "Mount a volume there; `provider.durable = true` says that the place outlives the container.",
 );
 pub(crate) static PROVIDER_WORLD_READABLE: Code = Code::warning(
     "provider.world_readable",

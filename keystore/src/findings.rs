@@ -107,7 +107,11 @@ pub struct Finding {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { code, place, message } = self;
-        writeln!(f, "{} {} at {place}", code.severity.as_str(), code.name)?;
+        write!(f, "{} {}", code.severity.as_str(), code.name)?;
+        if !place.is_empty() {
+            write!(f, " at {place}")?;
+        }
+        writeln!(f)?;
         writeln!(f, "  {message}")?;
         write!(f, "  cure: {}", code.cure)
     }
@@ -185,13 +189,16 @@ impl fmt::Display for Findings {
 impl std::error::Error for Findings {}
 
 /// An error and every cause, in one line: `what: why: why`. An error's own text speaks for itself alone, so this is
-/// what a log or a finding shows, once.
+/// what a log or a finding shows, once. Some of other crates tell their cause in their own text: it is not repeated.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
+        let told = error.to_string();
+        if !text.ends_with(&told) {
+            text.push_str(": ");
+            text.push_str(&told);
+        }
         cause = error.source();
     }
     text
@@ -216,6 +223,25 @@ mod tests {
         findings.push(&DENIED, "here", "no");
         findings.push(&REFUSED, "there", "bad");
         assert_eq!(findings.exit().map(Exit::code), Some(78));
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{text}")]
+    struct Link {
+        text: &'static str,
+        source: Option<Box<Link>>,
+    }
+
+    fn link(text: &'static str, source: Option<Link>) -> Link {
+        Link { text, source: source.map(Box::new) }
+    }
+
+    #[test]
+    fn a_chain_tells_every_cause_once() {
+        assert_eq!(chain(&link("a", Some(link("b", Some(link("c", None)))))), "a: b: c");
+        assert_eq!(chain(&link("x", Some(link("x", None)))), "x");
+        assert_eq!(chain(&link("a: b", Some(link("b", Some(link("c", None)))))), "a: b: c");
+        assert_eq!(chain(&link("a: b: c", Some(link("b: c", Some(link("c", None)))))), "a: b: c");
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Makes the first ring: the one place where a signing key comes into being without another one before it.
 
 use oneseal_coordination::{Clock, EventDraft};
-use oneseal_providers::{Change, Durability, Entries, ErrorKind, ProviderError, SecretBytes, SecretProvider};
+use oneseal_providers::{Change, Entries, ErrorKind, ProviderError, SecretBytes, SecretProvider};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use crate::codes::{PROVIDER_IMAGE_LAYER, PROVIDER_NOT_FOUND};
+use crate::codes::{PROVIDER_INIT_IN_IMAGE, PROVIDER_NOT_FOUND};
 use crate::keystore::{judge_place, load};
 use crate::material::{self, KeyError, PrivateKey};
 use crate::ring::{self, Origin, Ring, write};
@@ -69,15 +69,14 @@ pub async fn init(
     clock: &dyn Clock,
 ) -> Result<Initialised, InitError> {
     let description = provider.describe();
-    let mut findings = judge_place(&description);
+    let mut findings = judge_place(&description, &PROVIDER_INIT_IN_IMAGE);
     findings.extend(request.rotation.check("rotation"));
     match load(provider).await {
         Ok(record) => return read(&record.entries, &request.issuer, false),
         Err(found) if found.contains(&PROVIDER_NOT_FOUND) => {}
         Err(found) => findings.extend(found),
     }
-    let in_image = matches!(description.durability, Durability::ImageLayer(_));
-    if findings.has_errors() || in_image && findings.contains(&PROVIDER_IMAGE_LAYER) {
+    if findings.has_errors() {
         return Err(InitError::Refused(findings));
     }
     let made = generate(request.algorithms.clone()).await?;

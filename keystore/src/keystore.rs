@@ -19,7 +19,7 @@ use crate::codes::{
     FLEET_KEY_REPLACED, PROVIDER_EPHEMERAL, PROVIDER_IMAGE_LAYER, PROVIDER_REPLACEABLE, PROVIDER_UNAVAILABLE,
     PROVIDER_WORLD_READABLE, RING_ACTIVATED_UNPUBLISHED, of_provider_error,
 };
-use crate::findings::{Finding, Severity, chain};
+use crate::findings::{Code, Finding, Severity, chain};
 use crate::rotation::PROVIDER_TIMEOUT;
 use crate::{Algorithm, Findings, IssuerUrl, KeyId, PublicKey, Rotation, Snapshot, ring};
 
@@ -123,7 +123,7 @@ impl Keystore {
         clock: Arc<dyn Clock>,
     ) -> Result<(Self, Follower), Findings> {
         let description = provider.describe();
-        let mut findings = judge_place(&description);
+        let mut findings = judge_place(&description, &PROVIDER_IMAGE_LAYER);
         let asked_at = clock.boot();
         let loaded = match load(&*provider).await {
             Ok(record) => build(&record, &options).map(|built| (record.revision, built)),
@@ -426,12 +426,12 @@ impl Follower {
     }
 }
 
-/// What can be said of the place before anything is read.
-pub(crate) fn judge_place(description: &oneseal_providers::Description) -> Findings {
+/// What can be said of the place before anything is read; `in_image` is what a container's own layer comes to.
+pub(crate) fn judge_place(description: &oneseal_providers::Description, in_image: &'static Code) -> Findings {
     let mut findings = Findings::new();
     match &description.durability {
         Durability::Ephemeral(why) => findings.push(&PROVIDER_EPHEMERAL, &description.location, why),
-        Durability::ImageLayer(why) => findings.push(&PROVIDER_IMAGE_LAYER, &description.location, why),
+        Durability::ImageLayer(why) => findings.push(in_image, &description.location, why),
         // Durable, and whatever later kinds mean less.
         _ => {}
     }

@@ -14,7 +14,7 @@ use crate::codes::{
     ISSUER_ALGORITHM_UNLISTED, ISSUER_ALGORITHM_WITHOUT_KEY, ISSUER_NO_RS256, RING_NO_SIGNER,
     RING_OTHER_TIMES,
 };
-use crate::ring::{KeyState, Origin, Ring};
+use crate::ring::{KeyHistory, KeyState, Origin, Ring};
 use crate::signer::{SignError, Signer};
 use crate::verify::{UnverifiedJws, Verifier, VerifyError};
 use crate::{Algorithm, Digest, Findings, KeyId, PublicKey, Rotation};
@@ -48,6 +48,10 @@ pub struct PublishedKey {
     pub spki: Vec<u8>,
     /// Whether this replica could sign with it.
     pub has_private: bool,
+    /// Where it was found: `keys[2]` of a document, an entry's name.
+    pub place: String,
+    /// What the ring document tells of its life; `None` for bare keys.
+    pub history: Option<KeyHistory>,
     verifier: Verifier,
 }
 
@@ -280,6 +284,8 @@ fn parse_keys(ring: &Ring, findings: &mut Findings) -> (Vec<PublishedKey>, Vec<A
                 public: key.public.clone(),
                 spki: key.public.spki_der(),
                 has_private: key.private.is_some(),
+                place: key.place.clone(),
+                history: key.history.clone(),
                 verifier,
             }),
             Err(error) => findings.push(&crate::codes::RING_MALFORMED, &key.place, error.to_string()),

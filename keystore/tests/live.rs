@@ -8,7 +8,7 @@ use std::time::Duration;
 use oneseal_coordination::UnixTime;
 use oneseal_keystore::findings::Finding;
 use oneseal_keystore::{
-    Algorithm, Findings, InitRequest, IssuerUrl, Keystore, KeystoreOptions, Snapshot, init,
+    Algorithm, Findings, InitError, InitRequest, IssuerUrl, Keystore, KeystoreOptions, Snapshot, init,
 };
 use oneseal_providers::{Durability, Entries, ErrorKind, SecretProvider};
 use oneseal_testing::{Canary, FixedClock, MemoryProvider};
@@ -292,11 +292,15 @@ async fn init_makes_one_ring_however_many_try() {
 #[tokio::test]
 async fn init_refuses_an_unfit_place_and_never_overwrites() {
     let clock = FixedClock::at(UnixTime(0));
-    for durability in
-        [Durability::Ephemeral("tmpfs".to_owned()), Durability::ImageLayer("overlay".to_owned())]
-    {
+    for (durability, code) in [
+        (Durability::Ephemeral("tmpfs".to_owned()), "provider.ephemeral"),
+        (Durability::ImageLayer("overlay".to_owned()), "provider.init_in_image"),
+    ] {
         let provider = MemoryProvider::new().durability(durability);
-        assert!(init(&provider, InitRequest::new(issuer()), &clock).await.is_err());
+        let refused = init(&provider, InitRequest::new(issuer()), &clock).await.unwrap_err();
+        let InitError::Refused(findings) = &refused else { panic!("{refused:?}") };
+        let found: Vec<_> = findings.iter().map(|finding| finding.code.name).collect();
+        assert!(found == [code] && findings.has_errors(), "{refused}");
         assert_eq!(provider.writes(), 0);
     }
     for kind in [ErrorKind::Denied, ErrorKind::Unavailable, ErrorKind::Malformed] {

@@ -1,5 +1,8 @@
 //! How the process ends: one code for each kind of answer, and the failure that is printed with it.
 //!
+//! A failure has two forms with the same content: text on standard error for people, and under `--json` one object on
+//! standard output, where the answer would have been.
+//!
 //! The codes are those of sysexits.h where it has one, so that a supervisor can tell "will never work" (78, 77) from
 //! "try again" (69, 75) without reading text.
 
@@ -7,7 +10,11 @@ use std::error::Error;
 use std::fmt;
 use std::process::ExitCode;
 
+use oneseal_keystore::Findings;
 use oneseal_keystore::findings::{self, chain};
+use serde_json::{Value, json};
+
+use crate::report;
 
 /// What the exit code says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +57,22 @@ impl Exit {
             Self::Signal(number) => number.saturating_add(128),
         }
     }
+
+    /// One word for scripts, in `error.kind`.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::No => "no",
+            Self::Usage => "usage",
+            Self::Unavailable => "unavailable",
+            Self::Internal => "internal",
+            Self::CannotBind => "cannot_bind",
+            Self::TryLater => "try_later",
+            Self::Denied => "denied",
+            Self::Refused => "refused",
+            Self::Signal(_) => "signal",
+        }
+    }
 }
 
 impl From<findings::Exit> for Exit {
@@ -75,13 +98,21 @@ impl From<Exit> for ExitCode {
 pub(crate) struct Failure {
     exit: Exit,
     message: String,
+    findings: Findings,
+    hint: Option<String>,
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
 impl Failure {
     /// A failure that ends with `exit`. The message says what is wrong, where, and what to do.
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: message.into(), source: None }
+        Self { exit, message: message.into(), findings: Findings::new(), hint: None, source: None }
+    }
+
+    /// All that was found, with the exit code of the strongest.
+    pub(crate) fn found(findings: Findings) -> Self {
+        let exit = findings.exit().map_or(Exit::Refused, Exit::from);
+        Self { findings, ..Self::new(exit, "refused") }
     }
 
     /// The command line makes no sense (64).
@@ -106,14 +137,55 @@ impl Failure {
         self
     }
 
+    /// With a line that says what else would do, printed last.
+    #[must_use]
+    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
     /// How the process ends.
     pub(crate) fn exit(&self) -> Exit {
         self.exit
     }
 
-    /// The message and every cause, in one line: `what: why: why`.
+    /// For people: the message and every cause in one line, `what: why: why`, then the findings and the hint.
     pub(crate) fn in_full(&self) -> String {
-        chain(self)
+        let mut text = chain(self);
+        if !self.findings.is_empty() {
+            text.push('\n');
+            text.push_str(report::human(&self.findings).trim_end());
+        }
+        if let Some(hint) = &self.hint {
+            text.push('\n');
+            text.push_str(hint);
+        }
+        text
+    }
+
+    /// For scripts; `docs/json/error.schema.json` describes it.
+    ///
+    /// ```json
+    /// {"ok": false, "exit": 78, "error": {"kind", "message", "causes": [], "hint", "findings": []}}
+    /// ```
+    pub(crate) fn to_json(&self) -> Value {
+        let mut causes = Vec::new();
+        let mut cause = self.source();
+        while let Some(error) = cause {
+            causes.push(error.to_string());
+            cause = error.source();
+        }
+        json!({
+            "ok": false,
+            "exit": self.exit.code(),
+            "error": {
+                "kind": self.exit.word(),
+                "message": self.message,
+                "causes": causes,
+                "hint": self.hint,
+                "findings": report::list(&self.findings),
+            },
+        })
     }
 }
 
@@ -161,8 +233,24 @@ mod tests {
     }
 
     #[test]
+    fn both_forms_tell_the_same() {
+        let mut findings = Findings::new();
+        findings.push(&crate::codes::LISTEN_IN_USE, "listen.ops", "taken");
+        let failure = Failure::found(findings).with_hint("Try another.");
+        assert_eq!(failure.exit(), Exit::CannotBind);
+        let (text, json) = (failure.in_full(), failure.to_json());
+        assert!(text.starts_with("refused\nerror listen.in_use at listen.ops\n"), "{text}");
+        assert!(text.ends_with("1 error\nTry another."), "{text}");
+        assert_eq!((&json["ok"], &json["exit"]), (&false.into(), &71.into()));
+        assert_eq!(json["error"]["kind"], "cannot_bind");
+        assert_eq!(json["error"]["findings"][0]["code"], "listen.in_use");
+        assert_eq!(json["error"]["hint"], "Try another.");
+    }
+
+    #[test]
     fn causes_are_told_in_order() {
         let failure = Failure::new(Exit::Unavailable, "no answer").because(std::io::Error::other("refused"));
         assert_eq!(failure.in_full(), "no answer: refused");
+        assert_eq!(failure.to_json()["error"]["causes"], json!(["refused"]));
     }
 }

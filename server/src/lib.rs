@@ -15,6 +15,7 @@ mod lifecycle;
 mod logging;
 mod metrics;
 mod output;
+mod panics;
 mod process;
 mod quickstart;
 mod ready_file;
@@ -24,32 +25,41 @@ mod state;
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
-use clap::Parser;
 use tokio::runtime::{Builder, Runtime};
 
 use cli::Cli;
-use exit::Exit;
+use exit::{Exit, Failure};
 
 /// Does what the command line asks for, and tells how the process ends.
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(answer) => return cli::answer(&answer).into(),
-    };
-    let runtime = match runtime() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            output::complain(&format!("oneseal: threads cannot be started: {error}"));
-            return Exit::Internal.into();
+    panics::in_one_line();
+    let as_json = cli::wants_json(std::env::args_os());
+    let exit = panics::caught(|| run().unwrap_or_else(|failure| ended(&failure, as_json)));
+    // The panic has been told on standard error; a script reads standard output.
+    exit.unwrap_or_else(|| {
+        if as_json {
+            output::fail(&Failure::internal("a fault of oneseal itself; please report it"), true);
         }
+        Exit::Internal
+    })
+    .into()
+}
+
+fn run() -> Result<Exit, Failure> {
+    let cli = match Cli::read(std::env::args_os()) {
+        Ok(cli) => cli,
+        Err(answer) => return cli::answer(&answer),
     };
-    let exit = runtime.block_on(cli.run()).unwrap_or_else(|failure| {
-        output::complain(&format!("oneseal: {}", failure.in_full()));
-        failure.exit()
-    });
+    let runtime = runtime().map_err(|error| Failure::internal("threads cannot be started").because(error))?;
+    let exit = runtime.block_on(cli.run());
     // Not waiting for threads that still work for somebody who is no longer there.
     runtime.shutdown_background();
-    exit.into()
+    exit
+}
+
+fn ended(failure: &Failure, as_json: bool) -> Exit {
+    output::fail(failure, as_json);
+    failure.exit()
 }
 
 /// Threads for connections. Signing with RSA has its own, so a few are enough for any machine.

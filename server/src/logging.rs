@@ -3,7 +3,6 @@
 //! Only a verb that runs for long installs this; the others print what they have to say through
 //! [`output`](crate::output).
 
-use std::any::Any;
 use std::io::{self, IsTerminal};
 use std::panic::{self, PanicHookInfo};
 
@@ -15,6 +14,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config;
+use crate::panics;
 use crate::report;
 
 /// For whom log lines are.
@@ -88,13 +88,7 @@ fn with_audit(filter: &str) -> String {
 
 fn log_panic(panic: &PanicHookInfo<'_>) {
     let place = panic.location().map(ToString::to_string).unwrap_or_default();
-    tracing::error!(place, "panicked: {}", panic_words(panic.payload()));
-}
-
-/// What a panic may say: a text that stands in the source, and nothing that was formatted at run time, which could
-/// hold whatever the code at that place had in its hands.
-fn panic_words(payload: &dyn Any) -> &'static str {
-    payload.downcast_ref::<&'static str>().copied().unwrap_or("its message is withheld, see the place")
+    tracing::error!(place, "panicked: {}", panics::words(panic.payload()));
 }
 
 /// The target of audit lines: who had a token minted, and for whom.
@@ -111,13 +105,6 @@ mod tests {
         assert_eq!(LogFormat::from(config::LogFormat::Auto), LogFormat::Auto);
         assert!(!LogFormat::from(config::LogFormat::Human).is_json());
         assert!(LogFormat::from(config::LogFormat::Json).is_json());
-    }
-
-    #[test]
-    fn a_panic_says_what_stands_in_the_source_and_nothing_that_was_made_at_run_time() {
-        assert_eq!(panic_words(&"index out of reach"), "index out of reach");
-        let made = panic_words(&format!("bad key {}", "canary"));
-        assert!(!made.contains("canary"), "{made}");
     }
 
     #[test]

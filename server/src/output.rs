@@ -5,6 +5,8 @@
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
+use serde_json::{Value, json};
+
 use crate::exit::{Exit, Failure};
 
 /// Writes `text` to standard output as it stands, without adding a line end.
@@ -12,7 +14,7 @@ use crate::exit::{Exit, Failure};
 /// # Errors
 /// The text was not written; not if the reader has gone.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    told(write(io::stdout().lock(), text))
+    print_bytes(text.as_bytes())
 }
 
 /// Writes `text` and a line end to standard output.
@@ -23,9 +25,36 @@ pub(crate) fn print_line(text: &str) -> Result<(), Failure> {
     print(&format!("{text}\n"))
 }
 
+/// Writes an answer for scripts: `members` with `ok` and `exit` before them, in one line.
+///
+/// # Errors
+/// As [`print`].
+pub(crate) fn answer(mut members: Value, exit: Exit) -> Result<Exit, Failure> {
+    members["ok"] = json!(exit == Exit::Done);
+    members["exit"] = json!(exit.code());
+    print_line(&members.to_string())?;
+    Ok(exit)
+}
+
+/// Writes bytes to standard output as they stand.
+///
+/// # Errors
+/// As [`print`].
+pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
+    told(write(io::stdout().lock(), bytes))
+}
+
+/// Tells how a verb has failed: as one object on standard output for a script, else on standard error.
+pub(crate) fn fail(failure: &Failure, as_json: bool) {
+    if as_json && print_line(&failure.to_json().to_string()).is_ok() {
+        return;
+    }
+    complain(&format!("oneseal: {}", failure.in_full()));
+}
+
 /// Writes `text` and a line end to standard error. That it cannot be written there is nothing to tell anybody.
 pub(crate) fn complain(text: &str) {
-    drop(write(io::stderr().lock(), &format!("{text}\n")));
+    drop(write(io::stderr().lock(), &format!("{text}\n").as_bytes()));
 }
 
 /// Whether a person is likely to read standard output as it is written.
@@ -33,12 +62,16 @@ pub(crate) fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-fn write(mut to: impl Write, text: &str) -> io::Result<()> {
-    to.write_all(text.as_bytes())?;
+fn write(mut to: impl Write, bytes: &[u8]) -> io::Result<()> {
+    to.write_all(bytes)?;
     to.flush()
 }
 
-fn told(written: io::Result<()>) -> Result<(), Failure> {
+/// What became of writing to standard output: a reader that has gone is no fault.
+///
+/// # Errors
+/// It was not written (70).
+pub(crate) fn told(written: io::Result<()>) -> Result<(), Failure> {
     match written {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(Failure::new(Exit::Internal, "standard output could not be written").because(error))

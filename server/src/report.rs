@@ -21,8 +21,12 @@ pub(crate) fn human(findings: &Findings) -> String {
 /// {"ok": false, "exit": 78, "findings": [{"severity", "code", "place", "message", "cure", "see"}]}
 /// ```
 pub(crate) fn json(findings: &Findings, exit: u8) -> Value {
-    let list: Vec<_> = findings.iter().map(finding_json).collect();
-    json!({ "ok": exit == 0, "exit": exit, "findings": list })
+    json!({ "ok": exit == 0, "exit": exit, "findings": list(findings) })
+}
+
+/// Each finding as an object, in the order of finding.
+pub(crate) fn list(findings: &Findings) -> Vec<Value> {
+    findings.iter().map(finding_json).collect()
 }
 
 /// Where a code is explained.

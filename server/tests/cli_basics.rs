@@ -19,7 +19,7 @@ fn the_version_names_all_that_a_report_of_a_fault_needs() {
     }
     assert!(facts["providers"].as_array().is_some_and(|kinds| kinds.contains(&"file".into())), "{facts}");
     let members: Vec<_> = facts.as_object().expect("an object").keys().cloned().collect();
-    assert_eq!(members, ["crypto", "profile", "providers", "rustc", "target", "version"]);
+    assert_eq!(members, ["crypto", "exit", "ok", "profile", "providers", "rustc", "target", "version"]);
     let plain = run(&mut oneseal(["version"])).done();
     assert!(plain.out.starts_with(&format!("oneseal {}\n", env!("CARGO_PKG_VERSION"))), "{plain:?}");
 }

@@ -113,6 +113,7 @@ fn read_key(name: &str, value: &SecretBytes, role: Role) -> Result<RingKey, Find
         private: Some(private),
         retiring_at: None,
         place: name.to_owned(),
+        history: None,
     })
 }
 

@@ -11,8 +11,8 @@ use oneseal_providers::Entries;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::view::{DocumentView, KeyView};
-use super::{Origin, Ring, RingKey, check, log};
+use super::view::{DocumentView, KeyView, LogEntry};
+use super::{KeyChange, KeyHistory, Origin, Ring, RingKey, check, log};
 use crate::codes::{
     RING_FORMAT, RING_ISSUER_MISMATCH, RING_MALFORMED, RING_SEALED_WITHOUT_KEK, RING_UNAUTHENTIC,
 };
@@ -80,7 +80,10 @@ pub(crate) fn read(place: &str, value: &[u8], issuer: &IssuerUrl) -> Result<(Rin
     let mut keys = Vec::new();
     for (i, key) in view.keys.iter().enumerate() {
         match read_key(key, format!("{place}: keys[{i}]"), split.privates.get(&i)) {
-            Ok(key) => keys.push(key),
+            Ok(mut read) => {
+                read.history = Some(history(key, &view.log));
+                keys.push(read);
+            }
             Err(found) => faults.extend(found),
         }
     }
@@ -302,7 +305,29 @@ fn read_key(view: &KeyView, place: String, half: Option<&Half<'_>>) -> Result<Ri
         }
     };
     let retiring_at = view.retiring_at.map(UnixTime);
-    Ok(RingKey { kid, algorithm, state: view.state, public, private, retiring_at, place })
+    Ok(RingKey { kid, algorithm, state: view.state, public, private, retiring_at, place, history: None })
+}
+
+fn history(view: &KeyView, log: &[LogEntry]) -> KeyHistory {
+    let of_key = log.iter().filter(|entry| entry.kid.as_deref() == Some(view.kid.as_str()));
+    let log = of_key.map(|entry| KeyChange {
+        at: UnixTime(entry.at),
+        kind: entry.kind.clone(),
+        actor: entry.actor.clone(),
+        reason: entry.reason.clone(),
+        change_id: entry.change_id.clone(),
+    });
+    KeyHistory {
+        created_at: UnixTime(view.created_at),
+        published_at: view.published_at.map(UnixTime),
+        activated_at: view.activated_at.map(UnixTime),
+        retiring_at: view.retiring_at.map(UnixTime),
+        erase_private_after: view.erase_private_after.map(UnixTime),
+        remove_after: view.remove_after.map(UnixTime),
+        ttl_high_water_s: view.ttl_high_water_s,
+        reason: view.reason.clone(),
+        log: log.collect(),
+    }
 }
 
 fn tombstones(place: &str, views: &[super::view::TombstoneView]) -> Result<BTreeSet<KeyId>, Findings> {

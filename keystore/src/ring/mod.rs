@@ -71,6 +71,48 @@ pub struct RingKey {
     pub retiring_at: Option<UnixTime>,
     /// Where it was found: `keys[2]` of a document, an entry's name.
     pub place: String,
+    /// What the document tells of its life; `None` for bare keys, which tell nothing.
+    pub history: Option<KeyHistory>,
+}
+
+/// The life of one key, as the ring document tells it. Times that have not come are `None`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KeyHistory {
+    /// When it was made.
+    pub created_at: UnixTime,
+    /// When it came into the key set.
+    pub published_at: Option<UnixTime>,
+    /// When it began to sign.
+    pub activated_at: Option<UnixTime>,
+    /// When it stopped signing.
+    pub retiring_at: Option<UnixTime>,
+    /// When its private half may go.
+    pub erase_private_after: Option<UnixTime>,
+    /// When it may leave the key set.
+    pub remove_after: Option<UnixTime>,
+    /// The longest life of a token that it may have signed, in seconds.
+    pub ttl_high_water_s: Option<u64>,
+    /// Why it is in its state.
+    pub reason: Option<String>,
+    /// The changes that concern it, oldest first, as far as the document's log reaches back.
+    pub log: Vec<KeyChange>,
+}
+
+/// One change of one key, from the ring's log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KeyChange {
+    /// When.
+    pub at: UnixTime,
+    /// What, such as `key.activated`.
+    pub kind: String,
+    /// Who. Free text of at most 200 bytes, as is the reason: written by whoever made the change.
+    pub actor: String,
+    /// Why.
+    pub reason: String,
+    /// The change's UUID.
+    pub change_id: String,
 }
 
 /// What a key is used for.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::StatusCode;
 use oneseal_keystore::findings::chain;
 use oneseal_relying_party::fetch::{ConnectTo, FetchOptions, Fetched, Fetcher};
+use serde_json::json;
 
 use super::Globals;
 use crate::exit::{Exit, Failure};
@@ -20,6 +21,9 @@ pub(crate) struct Args {
     /// Ask this URL instead
     #[arg(long, value_name = "URL")]
     url: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 /// 0 if it is ready, 1 if it is not or does not answer within two seconds.
@@ -27,9 +31,9 @@ pub(crate) struct Args {
 /// # Errors
 /// It is not ready, or the configuration that should say where to ask is wrong.
 pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> {
-    let Args { ops, url } = args;
+    let Args { ops, url, json } = args;
     if let Some(url) = url {
-        return ask(&url, None).await;
+        return ask(&url, None, json).await;
     }
     let ops = match ops {
         Some(ops) => ops,
@@ -43,7 +47,7 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     let url = format!("http://localhost:{}/readyz", ops.port());
     let mut last = Ok(Exit::No);
     for address in reachable(ops) {
-        last = ask(&url, Some(address)).await;
+        last = ask(&url, Some(address), json).await;
         if last.is_ok() {
             break;
         }
@@ -62,7 +66,7 @@ fn reachable(bound: SocketAddr) -> Vec<SocketAddr> {
     hosts.into_iter().map(|host| SocketAddr::new(host, bound.port())).collect()
 }
 
-async fn ask(url: &str, connect_to: Option<SocketAddr>) -> Result<Exit, Failure> {
+async fn ask(url: &str, connect_to: Option<SocketAddr>, json: bool) -> Result<Exit, Failure> {
     let mut options = FetchOptions::default();
     options.connect_to = connect_to.map(ConnectTo::AsUrl);
     options.deadline = DEADLINE;
@@ -72,6 +76,9 @@ async fn ask(url: &str, connect_to: Option<SocketAddr>) -> Result<Exit, Failure>
     let place = connect_to.map_or_else(|| url.to_owned(), |address| format!("{address}/readyz"));
     match fetcher.get(url).await {
         Ok(Fetched { status: StatusCode::OK, .. }) => {
+            if json {
+                return output::answer(json!({ "ready": true, "asked": place }), Exit::Done);
+            }
             output::print_line("ready")?;
             Ok(Exit::Done)
         }

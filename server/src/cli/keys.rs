@@ -5,14 +5,13 @@ use std::sync::Arc;
 
 use clap::Subcommand;
 use oneseal_coordination::SystemClock;
-use oneseal_keystore::{Algorithm, Finding, Findings, Keystore, KeystoreOptions, Snapshot};
+use oneseal_keystore::{Algorithm, Finding, Keystore, KeystoreOptions, Snapshot};
 use oneseal_providers::Description;
 
 use super::Globals;
 use crate::app;
 use crate::config::{Config, ProviderChoice, Sources};
 use crate::exit::{Exit, Failure};
-use crate::report;
 
 mod export;
 pub(crate) mod init;
@@ -96,7 +95,7 @@ async fn open(place: Place, globals: &Globals) -> Result<Opened, Failure> {
     options.algorithms = Algorithm::ALL.to_vec();
     options.rotation = config.settings.rotation;
     let opened = Keystore::open(provider, options, Arc::new(SystemClock)).await;
-    let (keystore, _not_followed) = opened.map_err(refused)?;
+    let (keystore, _not_followed) = opened.map_err(Failure::found)?;
     Ok(Opened { provider: description, snapshot: keystore.snapshot() })
 }
 
@@ -107,15 +106,9 @@ fn load(sources: Sources) -> Result<Config, Failure> {
     };
     let is_missing =
         |finding: &Finding| matches!(finding.code.name, "config.missing" | "provider.not_configured");
-    let hint = if findings.iter().any(is_missing) { HINT } else { "" };
-    let failure = refused(findings);
-    Err(Failure::new(failure.exit(), format!("{failure}{hint}")))
+    let is_hinted = findings.iter().any(is_missing);
+    let failure = Failure::found(findings);
+    Err(if is_hinted { failure.with_hint(HINT) } else { failure })
 }
 
-/// All faults at once, with the exit code of the strongest.
-pub(crate) fn refused(findings: Findings) -> Failure {
-    let exit = findings.exit().map_or(Exit::Refused, Exit::from);
-    Failure::new(exit, format!("refused\n{}", report::human(&findings).trim_end()))
-}
-
-const HINT: &str = "\nHere --provider URI and --issuer URL name them as well.";
+const HINT: &str = "Here --provider URI and --issuer URL name them as well.";

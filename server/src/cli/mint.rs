@@ -38,7 +38,7 @@ pub(crate) struct Args {
     /// A further claim: `name=text`, or `name:=JSON`; may be repeated
     #[arg(long = "claim", value_name = "NAME=TEXT|NAME:=JSON")]
     claims: Vec<Claim>,
-    /// Print {"token","kid","exp"} instead of the token alone
+    /// Print one JSON object: token, kid, exp
     #[arg(long)]
     json: bool,
 }
@@ -59,12 +59,11 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     let admin = admin.map_or_else(|| configured(globals), Ok)?;
     let minted = client::mint(&admin, &request).await?;
     if json {
-        let text =
-            serde_json::to_string(&minted).map_err(|error| Failure::internal("no JSON").because(error))?;
-        output::print_line(&text)?;
-    } else {
-        output::print_line(&minted.token)?;
+        let members = serde_json::to_value(&minted);
+        let members = members.map_err(|error| Failure::internal("no JSON").because(error))?;
+        return output::answer(members, Exit::Done);
     }
+    output::print_line(&minted.token)?;
     Ok(Exit::Done)
 }
 

@@ -4,9 +4,10 @@
 //! [`output`](crate::output) and returns how the process ends; what goes wrong comes back as a [`Failure`], which is
 //! printed once, by `main`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::config::{PartialConfig, Sources};
 use crate::exit::{Exit, Failure};
@@ -53,7 +54,7 @@ impl Globals {
     /// All mistakes at once (78).
     fn partial_config(&self) -> Result<PartialConfig, Failure> {
         let sources = Sources::new(std::env::vars_os()).config(self.config.clone());
-        Ok(PartialConfig::load(sources).map_err(keys::refused)?.0)
+        Ok(PartialConfig::load(sources).map_err(Failure::found)?.0)
     }
 }
 
@@ -83,6 +84,14 @@ pub(crate) enum Verb {
 }
 
 impl Cli {
+    /// Reads the command line.
+    ///
+    /// # Errors
+    /// What clap has to say instead: a mistake, or the help that was asked for.
+    pub(crate) fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        Self::from_arg_matches(&command().try_get_matches_from(arguments)?)
+    }
+
     /// Does what was asked for.
     ///
     /// # Errors
@@ -104,18 +113,39 @@ impl Cli {
     }
 }
 
-/// Prints what clap has to say, help or a mistake, and tells how the process ends.
-pub(crate) fn answer(said: &clap::Error) -> Exit {
+/// The whole command line, as it is parsed, completed and put into pages.
+pub(crate) fn command() -> clap::Command {
+    Cli::command()
+}
+
+/// Whether failures are to be told as JSON. Also true where the rest of the line makes no sense to clap.
+pub(crate) fn wants_json(arguments: impl IntoIterator<Item = OsString>) -> bool {
+    arguments.into_iter().skip(1).take_while(|argument| argument != "--").any(|argument| argument == "--json")
+}
+
+/// Prints what clap has to say if that is help, and tells how the process ends.
+///
+/// # Errors
+/// The command line makes no sense (64), or the help could not be written.
+pub(crate) fn answer(said: &clap::Error) -> Result<Exit, Failure> {
+    if !said.use_stderr() {
+        output::told(said.print())?;
+        return Ok(Exit::Done);
+    }
     let quoted = said.to_string();
     if KEY_MARKS.iter().any(|mark| quoted.contains(mark)) {
-        output::complain(
-            "oneseal: an argument holds a private key; name the place where it rests, by --provider",
-        );
-    } else {
+        let message = "an argument holds a private key; name the place where it rests, by --provider";
+        return Err(Failure::usage(message));
+    }
+    if !wants_json(std::env::args_os()) {
         // Nobody is left to be told that it could not be printed.
         drop(said.print());
+        return Ok(Exit::Usage);
     }
-    if said.use_stderr() { Exit::Usage } else { Exit::Done }
+    let text = quoted.strip_prefix("error: ").unwrap_or(&quoted);
+    let (message, rest) = text.split_once("\n\n").unwrap_or((text, ""));
+    let failure = Failure::usage(message.trim());
+    Err(if rest.trim().is_empty() { failure } else { failure.with_hint(rest.trim()) })
 }
 
 /// By which a key is known that was pasted by mistake: of PEM, and of a JWK. What is not taken is quoted otherwise.

@@ -12,7 +12,7 @@ use oneseal_keystore::findings::chain;
 use oneseal_relying_party::{RelyingParty, VerifiedToken, VerifyError};
 use serde_json::{Value, json};
 
-use super::{Globals, keys};
+use super::Globals;
 use crate::exit::{Exit, Failure};
 use crate::output;
 
@@ -66,8 +66,7 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
         builder.build().map_err(|error| Failure::refused("this cannot be verified").because(error))?;
     let outcome = relying_party.verify(token.trim()).await;
     if json {
-        output::print_line(&as_json(&outcome).to_string())?;
-        return Ok(exit_of(&outcome));
+        return output::answer(as_json(&outcome), exit_of(&outcome));
     }
     match outcome {
         Ok(verified) => {
@@ -82,7 +81,7 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
 
 fn configured(flag: Option<String>, globals: &Globals) -> Result<IssuerUrl, Failure> {
     if let Some(url) = flag {
-        return IssuerUrl::parse(&url, "--issuer").map_err(keys::refused);
+        return IssuerUrl::parse(&url, "--issuer").map_err(Failure::found);
     }
     globals.partial_config()?.issuer.ok_or_else(|| {
         let message = "whose token must it be? Name the issuer by --issuer URL, or configure issuer.url; the token's \

@@ -9,7 +9,7 @@ use crate::output;
 /// In which form.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Print {"version","rustc","target","profile","crypto","providers"}
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -28,7 +28,7 @@ pub(crate) async fn run(args: Args, _globals: &Globals) -> Result<Exit, Failure>
             "crypto": CRYPTO,
             "providers": PROVIDERS,
         });
-        output::print_line(&facts.to_string())?;
+        output::answer(facts, Exit::Done)?;
     } else {
         output::print(&format!(
             "oneseal {VERSION}\n{RUSTC}, {TARGET}, {PROFILE}\n{CRYPTO}\nproviders: {}\n",

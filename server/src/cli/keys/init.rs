@@ -9,7 +9,7 @@ use oneseal_keystore::{Algorithm, InitError, InitRequest, Initialised, KeyType, 
 use oneseal_providers::{Description, ErrorKind, SecretProvider};
 use serde_json::{Value, json};
 
-use super::{Globals, Place, refused};
+use super::{Globals, Place};
 use crate::app;
 use crate::exit::{Exit, Failure};
 use crate::output;
@@ -40,13 +40,15 @@ pub(super) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     let issuer = request.issuer.to_string();
     let initialised = with_progress(&*provider, request).await?;
     let description = provider.describe();
+    let missing = missing(&asked, &initialised);
     if json {
-        output::print_line(&as_json(&initialised, &description, &issuer).to_string())?;
+        output::answer(as_json(&initialised, &description, &issuer, missing.as_deref()), Exit::Done)?;
     } else {
         output::print(&told(&initialised, &description, &issuer))?;
-    }
-    if let Some(missing) = missing(&asked, &initialised) {
-        output::complain(&format!("not in the ring, which was left as it is: a key for {missing}"));
+        if let Some(missing) = missing {
+            let missing = missing.join(", ");
+            output::complain(&format!("not in the ring, which was left as it is: a key for {missing}"));
+        }
     }
     Ok(Exit::Done)
 }
@@ -94,7 +96,7 @@ fn failure(error: InitError) -> Failure {
 
 fn refusal_of(error: InitError) -> Failure {
     match error {
-        InitError::Refused(findings) => refused(findings),
+        InitError::Refused(findings) => Failure::found(findings),
         other => Failure::internal("no ring was made").because(other),
     }
 }
@@ -108,10 +110,10 @@ fn exit_of(kind: ErrorKind) -> Exit {
 }
 
 /// The algorithms that were asked for and that the ring, which was there already, has no key for.
-fn missing(asked: &[Algorithm], initialised: &Initialised) -> Option<String> {
+fn missing(asked: &[Algorithm], initialised: &Initialised) -> Option<Vec<&'static str>> {
     let is_there = |algorithm: &&Algorithm| initialised.keys.iter().any(|(_, there)| there == *algorithm);
     let missing: Vec<_> = asked.iter().filter(|algorithm| !is_there(algorithm)).map(|a| a.as_str()).collect();
-    (!missing.is_empty()).then(|| missing.join(", "))
+    (!missing.is_empty()).then_some(missing)
 }
 
 fn told(initialised: &Initialised, provider: &Description, issuer: &str) -> String {
@@ -126,7 +128,12 @@ fn told(initialised: &Initialised, provider: &Description, issuer: &str) -> Stri
     text
 }
 
-fn as_json(initialised: &Initialised, provider: &Description, issuer: &str) -> Value {
+fn as_json(
+    initialised: &Initialised,
+    provider: &Description,
+    issuer: &str,
+    missing: Option<&[&str]>,
+) -> Value {
     let keys: Vec<_> = initialised
         .keys
         .iter()
@@ -141,5 +148,6 @@ fn as_json(initialised: &Initialised, provider: &Description, issuer: &str) -> V
         "digest": initialised.identity.digest.to_string(),
         "ring_key": initialised.ring_key.as_ref().map(|pin| pin.as_str()),
         "keys": keys,
+        "algorithms_without_key": missing.unwrap_or_default(),
     })
 }

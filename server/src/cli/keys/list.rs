@@ -21,10 +21,9 @@ pub(super) struct Args {
 pub(super) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> {
     let opened = super::open(args.place, globals).await?;
     if args.json {
-        output::print_line(&as_json(&opened).to_string())?;
-    } else {
-        output::print(&told(&opened))?;
+        return output::answer(as_json(&opened), Exit::Done);
     }
+    output::print(&told(&opened))?;
     Ok(Exit::Done)
 }
 
