@@ -14,6 +14,7 @@ mod http;
 mod lifecycle;
 mod logging;
 mod metrics;
+mod notify;
 mod output;
 mod panics;
 mod process;

@@ -24,6 +24,7 @@ use crate::http::bind::{SocketFile, Sockets};
 use crate::http::listener::{MAX_ADMIN_CONNECTIONS, MAX_OPS_CONNECTIONS, serve};
 use crate::http::{admin, documents, ops};
 use crate::metrics::Listener;
+use crate::notify::Notifier;
 use crate::state::State;
 
 /// A server that serves.
@@ -77,23 +78,29 @@ impl Server {
         server
     }
 
-    /// Serves until a signal comes or a part ends by itself, then ends the rest in order.
+    /// Serves until a signal comes or a part ends by itself, then ends the rest in order. The service manager hears of
+    /// it when it begins.
     ///
     /// 0 after a signal, 70 if a part ended by itself, 128 + its number if a second signal cut the end short.
-    pub(crate) async fn run(mut self, times: &Process, signals: &mut Signals) -> Exit {
-        let (exit, delay) = tokio::select! {
+    pub(crate) async fn run(mut self, times: &Process, signals: &mut Signals, notifier: &Notifier) -> Exit {
+        let (exit, delay, why) = tokio::select! {
             // Both only say that the end has come; neither can be lost.
             stop = signals.next() => {
                 tracing::info!(signal = stop.name(), "shutting down; a second signal ends it at once");
-                (Exit::Done, if stop == Stop::Terminate { times.drain_delay } else { Duration::ZERO })
+                let delay = if stop == Stop::Terminate { times.drain_delay } else { Duration::ZERO };
+                (Exit::Done, delay, stop.name())
             }
             part = self.join() => {
                 tracing::error!(?part, "a part of the server ended by itself; shutting down");
-                (Exit::Internal, Duration::ZERO)
+                (Exit::Internal, Duration::ZERO, "a part of the server ended by itself")
             }
         };
+        let status = format!("shutting down: {why}");
+        let told = notifier.stopping(&status, times.shutdown_timeout);
+        let stopped = self.stop(delay, times.shutdown_timeout);
         tokio::select! {
-            () = self.stop(delay, times.shutdown_timeout) => exit,
+            // At the same time: a manager that does not read must not hold up the end.
+            _ = async { tokio::join!(biased; told, stopped) } => exit,
             // Dropping the rest closes every socket; nothing here is written that could be torn.
             stop = signals.next() => {
                 tracing::warn!(signal = stop.name(), "second signal; ending at once");
@@ -358,7 +365,7 @@ mod tests {
             end(&server);
             let mut signals = Signals::listen(false).expect("signals");
             assert_eq!(
-                server.run(&times(), &mut signals).await,
+                server.run(&times(), &mut signals, &Notifier::none()).await,
                 Exit::Internal,
                 "at once, without the delay"
             );

@@ -60,7 +60,10 @@ struct Running {
 impl Running {
     /// Started, and caught when all replicas are ready: `count` is large enough for the round to be still under way.
     fn with_replicas(dir: &Path, count: usize) -> Self {
-        let mut command = quickstart(dir);
+        Self::start(quickstart(dir), dir, count)
+    }
+
+    fn start(mut command: Command, dir: &Path, count: usize) -> Self {
         command.args(["--replicas", &count.to_string()]).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().expect("the program starts");
         let pids = until("ready replicas", || (1..=count).map(|number| pid_of(dir, number)).collect());
@@ -109,6 +112,39 @@ fn three_replicas_are_one_issuer_and_stay_the_same_one() {
     let exported = run(&mut oneseal(["keys", "export", "--provider", &ring, "--issuer", issuer])).done();
     let digest = oneseal_keystore::Digest::of(exported.out.as_bytes()).to_string();
     assert_eq!(first["issuer_jwks"]["sha256"], digest.as_str(), "the export is the served JWKS");
+}
+
+/// Secrets may have any name, so a replica gets only what is known to be none. Root alone may look: a replica does not
+/// let others of its own user.
+#[cfg(target_os = "linux")]
+#[test]
+fn replicas_get_an_environment_without_secrets() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: the environment of replicas (only root can read it)");
+        return;
+    }
+    let dir = TempDir::new().expect("a directory");
+    let mut command = quickstart(dir.path());
+    let canary = "canary-of-the-environment";
+    for name in [
+        "SIGNING_KEY",
+        "ONESEAL__PROVIDER__VALUE",
+        "ONESEAL__PROVIDER__VALUE_FILE",
+        "NOTIFY_SOCKET",
+        "WATCHDOG_USEC",
+        "CREDENTIALS_DIRECTORY",
+        "AWS_SECRET_ACCESS_KEY",
+    ] {
+        command.env(name, canary);
+    }
+    command.env("ONESEAL__PROVIDER__URI", "env:SIGNING_KEY").env("TZ", "Europe/Zurich");
+    let running = Running::start(command, dir.path(), 2);
+    for pid in &running.pids {
+        let environment = fs::read(format!("/proc/{pid}/environ")).expect("root may read it");
+        let environment = String::from_utf8(environment).expect("text");
+        assert!(environment.contains("TZ=Europe/Zurich"), "it is a whole environment: {environment:?}");
+        assert!(!environment.contains(canary) && !environment.contains("SIGNING_KEY"), "{environment:?}");
+    }
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! `oneseal serve`: logs, configuration, gate, bind, print, wait, drain, exit code.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use oneseal::{Findings, SystemClock};
+use oneseal::keystore::ring::KeyState;
+use oneseal::{Findings, Issuer, SystemClock};
+use tokio::task::JoinSet;
 
 use super::Globals;
 use super::overrides::Overrides;
@@ -14,13 +17,15 @@ use crate::http::bind::Sockets;
 use crate::http::listener::{MAX_ADMIN_CONNECTIONS, MAX_DOCUMENT_CONNECTIONS, MAX_OPS_CONNECTIONS};
 use crate::lifecycle::{Limits, Server, Signals};
 use crate::logging::{self, LogFormat};
+use crate::notify::Notifier;
 use crate::ready_file::{Addresses, ReadyFile};
 use crate::{app, output, report};
 
 /// Serve the issuer's documents, until a signal ends it.
 ///
 /// Nothing is bound before the key has been loaded and judged. SIGTERM ends the server in order: not ready, still
-/// serving for process.drain_delay, then closed. SIGINT skips the delay; a second signal ends it at once.
+/// serving for process.drain_delay, then closed. SIGINT skips the delay; a second signal ends it at once. A service
+/// manager that has set NOTIFY_SOCKET is told when the server is ready, ending and, with WATCHDOG_USEC, alive.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Write the bound addresses as JSON to this file once the server is ready, and remove it at the end
@@ -48,11 +53,12 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
         Err(mistakes) => {
             let format = globals.log_format.unwrap_or(LogFormat::Auto);
             logging::install(format, None);
-            return Ok(refuse(&gate::refused(mistakes).await, format));
+            return Ok(refuse(&gate::refused(mistakes).await, format, &Notifier::from_environment()).await);
         }
     };
     let format = globals.log_format.unwrap_or(config.settings.process.log_format.into());
     logging::install(format, config.settings.log_filter.as_deref());
+    let notifier = Notifier::from_environment();
     if let Err(error) = hardened {
         tracing::warn!(%error, "core dumps and debuggers could not be denied");
     }
@@ -63,27 +69,45 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
 
     let build = async || app::issuer(&config, allow_key_replacement).build().await;
     let opened = tokio::select! {
-        opened = gate::open(build, remarks, config.settings.process.boot_timeout, &SystemClock) => opened,
+        opened = gate::open(build, remarks, config.settings.process.boot_timeout, &SystemClock, &notifier) => opened,
         // Nothing has been begun yet.
-        stop = signals.next() => return Ok(stop.exit_at_once()),
+        stop = signals.next() => {
+            notifier.stopping(stop.name(), Duration::ZERO).await;
+            return Ok(stop.exit_at_once());
+        }
     };
     let Opened { issuer, tasks, findings } = match opened {
         Ok(opened) => opened,
-        Err(findings) => return Ok(refuse(&findings, format)),
+        Err(findings) => return Ok(refuse(&findings, format, &notifier).await),
     };
     findings.iter().for_each(logging::tell);
     let (sockets, remarks) = match Sockets::bind(&config.settings.listen) {
         Ok(bound) => bound,
-        Err(findings) => return Ok(refuse(&findings, format)),
+        Err(findings) => return Ok(refuse(&findings, format, &notifier).await),
     };
     remarks.iter().for_each(logging::tell);
 
     let addresses = Addresses::of(issuer.url().as_str(), &sockets)
         .map_err(|error| Failure::internal("a bound socket has no address").because(error))?;
+    let status = status(&issuer, &addresses);
     let server = Server::start(issuer, tasks, sockets, limits(&config)).await;
     let _ready_file = ready_file.map(|path| ReadyFile::write(path, &addresses)).transpose()?;
     announce(&addresses, &config);
-    Ok(server.run(&config.settings.process, &mut signals).await)
+    notifier.ready(&status).await;
+    // Ended when this function does.
+    let mut alive = JoinSet::new();
+    alive.spawn(notifier.clone().keep_alive());
+    Ok(server.run(&config.settings.process, &mut signals, &notifier).await)
+}
+
+/// What a service manager shows of a server that serves.
+fn status(issuer: &Issuer, addresses: &Addresses) -> String {
+    let snapshot = issuer.snapshot();
+    let active = snapshot.keys().iter().filter(|key| key.state == KeyState::Active).count();
+    let keys = if active == 1 { "key" } else { "keys" };
+    let Addresses { issuer, documents, ops, admin, pid: _ } = addresses;
+    let admin = admin.as_ref().map_or_else(|| "none".to_owned(), |path| path.display().to_string());
+    format!("serving {issuer} with {active} active {keys}: documents {documents}, ops {ops}, admin {admin}")
 }
 
 fn announce(addresses: &Addresses, config: &Config) {
@@ -94,7 +118,8 @@ fn announce(addresses: &Addresses, config: &Config) {
 }
 
 /// Tells why the server does not start, in the form that standard error has.
-fn refuse(findings: &Findings, format: LogFormat) -> Exit {
+async fn refuse(findings: &Findings, format: LogFormat, notifier: &Notifier) -> Exit {
+    notifier.refused(&format!("refused to start: {}", gate::first_error(findings))).await;
     if format.is_json() {
         findings.iter().for_each(logging::tell);
     } else {

@@ -15,6 +15,7 @@ use crate::app;
 use crate::config::{Config, Mistakes, Sources};
 use crate::exit::Exit;
 use crate::http::bind::Sockets;
+use crate::notify::Notifier;
 
 /// What has passed the gate.
 #[derive(Debug)]
@@ -28,8 +29,8 @@ pub(crate) struct Opened {
 }
 
 /// Builds the issuer, and with it loads and judges the key. A provider that does not answer is asked again until
-/// `timeout` is over, with one log line for each attempt; every other fault ends the start at once, since waiting
-/// would not cure it.
+/// `timeout` is over, with one log line for each attempt and as much to the service manager; every other fault ends the
+/// start at once, since waiting would not cure it.
 ///
 /// # Errors
 /// All that was found, `remarks` of the configuration included.
@@ -41,6 +42,7 @@ pub(crate) async fn open(
     remarks: Findings,
     timeout: Duration,
     clock: &dyn Clock,
+    notifier: &Notifier,
 ) -> Result<Opened, Findings> {
     let began = clock.boot();
     let mut pause = FIRST_PAUSE;
@@ -63,9 +65,11 @@ pub(crate) async fn open(
             attempt,
             left_s,
             retry_in_ms = millis(wait),
-            why,
+            why = why.as_str(),
             "the key's provider does not answer yet"
         );
+        let status = format!("the key's provider does not answer: attempt {attempt}, {left_s} s left; {why}");
+        notifier.waiting(&status, left).await;
         tokio::time::sleep(wait).await;
         pause = (pause * 2).min(MAX_PAUSE);
         attempt = attempt.saturating_add(1);
@@ -149,7 +153,8 @@ fn is_of_key(code: &str) -> bool {
     code.split_once('.').is_some_and(|(part, _)| ["provider", "key", "ring"].contains(&part))
 }
 
-fn first_error(findings: &Findings) -> String {
+/// The first fault, in one line.
+pub(crate) fn first_error(findings: &Findings) -> String {
     let error = findings.iter().find(|finding| finding.code.severity == findings::Severity::Error);
     error.map_or_else(
         || chain(findings),

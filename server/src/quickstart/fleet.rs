@@ -5,6 +5,7 @@
 //! before `exec` is needed. Each is in a process group of its own: the Ctrl-C of a terminal reaches the quickstart
 //! alone, which then ends them in order.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::net::SocketAddr;
@@ -207,12 +208,9 @@ impl Launch {
             .stderr(log)
             .process_group(0)
             .kill_on_drop(true);
-        // Only the file counts: what configures the operator's own oneseal is not for these.
-        for (name, _) in std::env::vars_os() {
-            if name.to_str().is_some_and(|name| name.starts_with("ONESEAL") && name != "ONESEAL_LOG") {
-                command.env_remove(name);
-            }
-        }
+        // What configures the operator's own oneseal is not for these, and neither are secrets, of which our own
+        // environment may hold any number under any name.
+        command.env_clear().envs(std::env::vars_os().filter(|(name, _)| is_passed_on(name)));
         let child = command.spawn();
         let child = child.map_err(|error| Failure::internal("a replica cannot be started").because(error))?;
         Ok(Starting { launch: self, child, log_begins })
@@ -229,6 +227,11 @@ impl Launch {
     fn log(&self) -> PathBuf {
         self.home.join("log")
     }
+}
+
+/// What a replica may need of our environment: where things are, and how to speak.
+fn is_passed_on(variable: &OsStr) -> bool {
+    variable.to_str().is_some_and(|name| PASSED_ON.contains(&name))
 }
 
 /// A replica that does not serve yet.
@@ -347,6 +350,22 @@ fn unwritable(path: &Path, error: io::Error) -> Failure {
 }
 
 /// Ten times what a loaded machine has been seen to take.
+/// Where programs, libraries and places are, how to speak, and what makes a replica tell more.
+const PASSED_ON: [&str; 13] = [
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "LD_LIBRARY_PATH",
+    "DYLD_LIBRARY_PATH",
+    "LLVM_PROFILE_FILE",
+    "NO_COLOR",
+    "ONESEAL_LOG",
+    "PATH",
+    "RUST_BACKTRACE",
+    "TERM",
+    "TMPDIR",
+    "TZ",
+];
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
 const READY_POLL: Duration = Duration::from_millis(5);
 /// One second above the `shutdown_timeout` of the replicas.

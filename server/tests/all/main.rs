@@ -4,6 +4,8 @@
 mod admin;
 mod boot;
 mod documents;
+#[cfg(target_os = "linux")]
+mod notify;
 mod ops;
 mod secrets;
 mod shutdown;
