@@ -42,7 +42,8 @@ async fn a_silent_provider_is_asked_with_growing_pauses_until_the_time_is_over()
         Err(found("provider.unavailable"))
     };
     let remarks = found("issuer.port");
-    let findings = open(build, remarks, Duration::from_secs(60), &clock, &Notifier::none()).await.expect_err("never");
+    let findings =
+        open(build, remarks, Duration::from_secs(60), &clock, &Notifier::none()).await.expect_err("never");
     assert_eq!(exit_of(&findings, false), Exit::Unavailable);
     assert!(findings.iter().any(|finding| finding.code.name == "issuer.port"), "remarks are told as well");
     // After 0, 0.5, 1.5, 3.5 and 7.5 s, then every five seconds, and once when the time is over.
@@ -61,7 +62,9 @@ async fn what_waiting_cannot_cure_ends_the_start_at_once() {
             Err(if attempts.get() == 1 { found("provider.unavailable") } else { both })
         };
         let clock = Stopped::now();
-        let findings = open(build, Findings::new(), Duration::from_secs(60), &clock, &Notifier::none()).await.expect_err(name);
+        let findings = open(build, Findings::new(), Duration::from_secs(60), &clock, &Notifier::none())
+            .await
+            .expect_err(name);
         assert_eq!(exit_of(&findings, false), exit);
         assert_eq!(attempts.get(), 2);
     }

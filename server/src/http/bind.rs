@@ -1,5 +1,7 @@
 //! Listening sockets: made once the key has been judged, and every one that cannot be made is told at once.
 
+mod reason;
+
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,8 +16,8 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use tokio::net::{TcpListener, TcpSocket, UnixListener};
 
 use crate::codes::{
-    LISTEN_ADMIN_OFF, LISTEN_CANNOT_BIND, LISTEN_IN_USE, LISTEN_NO_DIRECTORY, LISTEN_NO_IPV6,
-    LISTEN_NOT_A_SOCKET, LISTEN_PRIVILEGED,
+    LISTEN_ADMIN_DENIED, LISTEN_ADMIN_OFF, LISTEN_IN_USE, LISTEN_NO_DIRECTORY, LISTEN_NO_IPV6,
+    LISTEN_NOT_A_SOCKET, LISTEN_TWICE,
 };
 use crate::config::Listen;
 
@@ -38,7 +40,16 @@ impl Sockets {
     pub(crate) fn bind(listen: &Listen) -> Result<(Self, Findings), Findings> {
         let mut findings = Findings::new();
         let documents = bind_tcp(listen.documents, "listen.documents", &mut findings);
-        let ops = bind_tcp(listen.ops, "listen.ops", &mut findings);
+        let ops = if overlap(listen.documents, listen.ops) {
+            findings.push(
+                &LISTEN_TWICE,
+                "listen.ops",
+                format!("{} and listen.documents {}", listen.ops, listen.documents),
+            );
+            None
+        } else {
+            bind_tcp(listen.ops, "listen.ops", &mut findings)
+        };
         let admin = listen.admin.as_deref().and_then(|path| bind_admin(path, &mut findings));
         match (documents, ops) {
             (Some(documents), Some(ops)) if !findings.has_errors() => {
@@ -96,12 +107,12 @@ fn bind_tcp(address: SocketAddr, place: &str, findings: &mut Findings) -> Option
         Ok(listener) => return Some(listener),
         Err(error) => error,
     };
-    if address.is_ipv6() && address.ip().is_unspecified() && is_without_ipv6(&failed) {
+    if address.is_ipv6() && address.ip().is_unspecified() && reason::is_without_ipv6(&failed) {
         let all_ipv4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port()));
         findings.push(&LISTEN_NO_IPV6, place, format!("{all_ipv4} in place of {address}: {failed}"));
         return bind_tcp(all_ipv4, place, findings);
     }
-    findings.push(code_of(&failed), place, format!("{address}: {failed}"));
+    findings.push(reason::of_tcp(address, &failed), place, format!("{address}: {failed}"));
     None
 }
 
@@ -117,10 +128,12 @@ fn listen_tcp(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG.unsigned_abs())
 }
 
-/// The kernel has no IPv6, or it is switched off (net.ipv6.conf.*.disable_ipv6).
-fn is_without_ipv6(error: &io::Error) -> bool {
-    let no_family = error.raw_os_error() == Some(rustix::io::Errno::AFNOSUPPORT.raw_os_error());
-    no_family || error.kind() == ErrorKind::AddrNotAvailable
+/// Whether one socket would take what the other is to have. Port 0 is another port each time; `[::]` takes IPv4 too.
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let is_wide = |address: SocketAddr| address.ip().is_unspecified();
+    let takes = |wide: SocketAddr, other: SocketAddr| is_wide(wide) && (wide.is_ipv6() || other.is_ipv4());
+    let is_same_place = one.ip() == other.ip() || takes(one, other) || takes(other, one);
+    one.port() == other.port() && one.port() != 0 && is_same_place
 }
 
 fn bind_admin(path: &Path, findings: &mut Findings) -> Option<AdminSocket> {
@@ -131,7 +144,7 @@ fn bind_admin(path: &Path, findings: &mut Findings) -> Option<AdminSocket> {
     let message = format!("{}: {}", path.display(), refused.message);
     // The default place is made by a package or a manifest. Without either, a server that serves is worth more.
     let is_nobodys_choice = path == Path::new(DEFAULT_ADMIN)
-        && [LISTEN_NO_DIRECTORY.name, LISTEN_PRIVILEGED.name].contains(&refused.code.name);
+        && [LISTEN_NO_DIRECTORY.name, LISTEN_ADMIN_DENIED.name].contains(&refused.code.name);
     findings.push(if is_nobodys_choice { &LISTEN_ADMIN_OFF } else { refused.code }, "listen.admin", message);
     None
 }
@@ -143,7 +156,7 @@ struct Refused {
 
 impl From<io::Error> for Refused {
     fn from(error: io::Error) -> Self {
-        Self { code: code_of(&error), message: error.to_string() }
+        Self { code: reason::of_unix(&error), message: error.to_string() }
     }
 }
 
@@ -199,14 +212,6 @@ fn inode(path: &Path) -> io::Result<u64> {
     Ok(fs::symlink_metadata(path)?.ino())
 }
 
-fn code_of(error: &io::Error) -> &'static Code {
-    match error.kind() {
-        ErrorKind::AddrInUse => &LISTEN_IN_USE,
-        ErrorKind::PermissionDenied => &LISTEN_PRIVILEGED,
-        _ => &LISTEN_CANNOT_BIND,
-    }
-}
-
 /// Connections that wait to be accepted. The kernel cuts it to net.core.somaxconn.
 const BACKLOG: i32 = 1024;
 /// The default of `listen.admin`.
@@ -238,7 +243,7 @@ mod tests {
             ..listen(taken.local_addr().expect("bound"), Some(missing))
         };
         let findings = Sockets::bind(&both).expect_err("none of them");
-        assert_eq!(names(&findings), ["listen.in_use", "listen.cannot_bind", "listen.no_directory"]);
+        assert_eq!(names(&findings), ["listen.in_use", "listen.not_local", "listen.no_directory"]);
         assert_eq!(findings.exit().map(oneseal_keystore::findings::Exit::code), Some(71));
     }
 
@@ -305,6 +310,26 @@ mod tests {
         } else {
             assert_eq!(names(&findings), ["listen.no_ipv6"]);
         }
+    }
+
+    #[tokio::test]
+    async fn one_address_for_both_listeners_is_a_mistake_of_its_own() {
+        let address = |text: &str| text.parse().expect("an address");
+        for (one, other, is_one) in [
+            ("127.0.0.1:8080", "127.0.0.1:8080", true),
+            ("[::]:8080", "127.0.0.1:8080", true),
+            ("127.0.0.1:8080", "[::]:8080", true),
+            ("0.0.0.0:8080", "127.0.0.1:8080", true),
+            ("0.0.0.0:8080", "[::1]:8080", false),
+            ("127.0.0.1:8080", "127.0.0.2:8080", false),
+            ("127.0.0.1:8080", "127.0.0.1:8081", false),
+            ("[::]:0", "[::]:0", false),
+        ] {
+            assert_eq!(overlap(address(one), address(other)), is_one, "{one} {other}");
+        }
+        let twice = Listen { ops: address("[::]:8080"), ..listen(address("127.0.0.1:8080"), None) };
+        let findings = Sockets::probe(&twice);
+        assert!(names(&findings).contains(&"listen.twice"), "{findings}");
     }
 
     #[test]

@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod admin;
+#[cfg(target_os = "linux")]
+mod binding;
 mod boot;
 mod documents;
 #[cfg(target_os = "linux")]

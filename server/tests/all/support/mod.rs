@@ -1,5 +1,7 @@
 //! A place with a ring, a server on free ports, and what one asks it.
 
+#[cfg(target_os = "linux")]
+pub(crate) mod confined;
 pub(crate) mod http;
 pub(crate) mod place;
 pub(crate) mod server;
