@@ -8,6 +8,7 @@ mod cli;
 mod codes;
 mod config;
 mod exit;
+mod files;
 mod gate;
 mod hardening;
 mod http;
@@ -22,6 +23,7 @@ mod quickstart;
 mod ready_file;
 mod report;
 mod state;
+mod times;
 
 use std::num::NonZeroUsize;
 use std::process::ExitCode;

@@ -6,12 +6,13 @@ use cli_support::{oneseal, run};
 use serde_json::Value;
 
 /// One failing call of each verb, with its exit code.
-const FAILING: [(&[&str], i32); 11] = [
+const FAILING: [(&[&str], i32); 12] = [
     (&["brew"], 64),
     (&["keys", "list", "--bogus"], 64),
     (&["keys", "init", "--config", "/dev/null"], 78),
     (&["keys", "list", "--config", "/dev/null"], 78),
-    (&["keys", "list", "--provider", "file:/no/such", "--issuer", "https://oidc.example"], 78),
+    (&["keys", "export", "--provider", "file:/no/such", "--issuer", "https://oidc.example"], 78),
+    (&["keys", "show", "--config", "/dev/null"], 78),
     (&["verify", "a.b.c", "--aud", "rp", "--config", "/dev/null"], 64),
     (&["verify", "a.b.c", "--aud", "rp", "--issuer", "http://127.0.0.1:9", "--connect-to", "nowhere"], 64),
     (&["mint", "--admin", "/no/such.sock", "--sub", "pod", "--aud", "rp"], 69),

@@ -114,8 +114,11 @@ fn list_and_export_tell_public_facts_alone() {
         r#"[(String("RS256"), String("active"), Number(2048)), (String("ES256"), String("active"), Number(256))]"#
     );
 
-    let formats = ["jwks", "pem", "spki"];
-    said.extend(formats.map(|format| run(keys("export", &ring(&dir)).args(["--format", format])).done()));
+    let forms: [&[&str]; 4] =
+        [&["--format", "jwks"], &["--format", "pem"], &["--format", "spki", "--json"], &["--json"]];
+    said.extend(forms.map(|form| run(keys("export", &ring(&dir)).args(form)).done()));
+    said.push(run(keys("show", &ring(&dir)).args(["--alg", "RS256"])).done());
+    said.push(run(keys("show", &ring(&dir)).args(["--alg", "RS256", "--json"])).done());
     for said in &said {
         for secret in &secrets {
             assert!(
@@ -124,17 +127,132 @@ fn list_and_export_tell_public_facts_alone() {
             );
         }
     }
-    let [jwks, pem, spki] = &said[2..] else { panic!("three formats") };
+    let [jwks, pem, spki, ..] = &said[2..] else { panic!("three formats") };
     assert!(!jwks.out.ends_with('\n'));
     let kids: Vec<_> =
         jwks.json()["keys"].as_array().expect("keys").iter().map(|key| key["kid"].clone()).collect();
     assert_eq!(pem.out.matches("-----BEGIN PUBLIC KEY-----").count(), 2);
-    for (line, kid) in spki.out.lines().zip(&kids) {
-        assert!(line.starts_with(kid.as_str().expect("a kid")), "{line}");
-    }
+    let told = spki.json();
+    let told: Vec<_> = told["keys"].as_array().expect("keys").iter().map(|key| key["kid"].clone()).collect();
+    assert_eq!(told, kids);
     let kid = kids[1].as_str().expect("a kid");
-    let one = run(keys("export", &ring(&dir)).args(["--format", "pem", "--kid", kid])).done();
+    let one = run(keys("export", &ring(&dir)).args(["--format", "pem", "--kid", &kid[..12]])).done();
     assert!(one.out.matches("BEGIN").count() == 1 && pem.out.ends_with(&one.out), "{one:?}");
+}
+
+/// What another program makes of a public key: its own SubjectPublicKeyInfo.
+fn openssl(form: &str, file: &Path) -> Vec<u8> {
+    let mut command = Command::new("openssl");
+    command.args(["pkey", "-pubin", "-inform", form, "-outform", "DER", "-in", text(file)]);
+    let output = command.output().expect("openssl is there");
+    assert!(output.status.success(), "{output:?}");
+    output.stdout
+}
+
+#[test]
+fn openssl_reads_what_is_exported_and_has_the_digest_that_show_tells() {
+    let dir = TempDir::new().expect("a directory");
+    run(keys("init", &ring(&dir)).args(["--alg", "RS256,ES384,EdDSA"])).done();
+    let list = run(keys("list", &ring(&dir)).arg("--json")).done().json();
+    for key in list["keys"].as_array().expect("keys") {
+        let kid = key["kid"].as_str().expect("a kid");
+        let export = |form: &str| {
+            let file = dir.path().join(form);
+            let arguments = ["--format", form, "--kid", kid, "--out", text(&file)];
+            run(keys("export", &ring(&dir)).args(arguments)).done();
+            file
+        };
+        let (pem, der) = (export("pem"), export("spki"));
+        assert!(fs::read_to_string(&pem).expect("there").starts_with(&format!("# {kid} ")));
+        let spki = openssl("PEM", &pem);
+        assert_eq!((&spki, &spki), (&openssl("DER", &der), &fs::read(&der).expect("there")));
+        let piped = keys("export", &ring(&dir)).args(["--format", "spki", "--kid", kid]).output();
+        assert_eq!(piped.expect("ends").stdout, spki);
+        let shown = run(keys("show", &ring(&dir)).args([kid, "--json"])).done().json();
+        let digest = Command::new("openssl").args(["dgst", "-sha256", "-r", text(&der)]).output();
+        let digest = String::from_utf8(digest.expect("ends").stdout).expect("text");
+        assert_eq!(digest.split(' ').next(), shown["spki_sha256"].as_str());
+    }
+    // A bundle of several is read too: the first block counts.
+    let all = dir.path().join("all.pem");
+    run(keys("export", &ring(&dir)).args(["--format", "pem", "--out", text(&all)])).done();
+    openssl("PEM", &all);
+    run(keys("export", &ring(&dir)).args(["--format", "spki"])).refused(64, &["--kid", "--json", "RS256"]);
+}
+
+#[test]
+fn an_exported_file_is_replaced_whole_and_what_is_no_file_is_left_alone() {
+    let dir = TempDir::new().expect("a directory");
+    run(keys("init", &ring(&dir)).args(["--alg", "ES256"])).done();
+    let file = dir.path().join("jwks.json");
+    let export = |to: &Path| run(keys("export", &ring(&dir)).args(["--out", text(to), "--json"]));
+    fs::write(&file, "old").expect("written");
+    let told = export(&file).done().json();
+    let jwks = run(&mut keys("export", &ring(&dir))).done();
+    assert_eq!(fs::read_to_string(&file).expect("there"), jwks.out);
+    assert_eq!(told["bytes"], jwks.out.len());
+    for (place, code) in [("/dev/full", 78), ("/no/such/dir/x", 78), (text(dir.path()), 78)] {
+        let refused = export(Path::new(place));
+        assert_eq!((refused.code, &refused.json()["exit"]), (Some(code), &code.into()), "{refused:?}");
+    }
+    let left = fs::read_dir(dir.path()).expect("there").map(|entry| entry.expect("there").file_name());
+    let mut left: Vec<_> = left.filter(|name| !name.to_string_lossy().contains("lock")).collect();
+    left.sort();
+    assert_eq!(left, ["jwks.json", "keyring.json"]);
+}
+
+#[test]
+fn one_key_is_shown_with_all_that_the_ring_tells_of_it() {
+    let dir = TempDir::new().expect("a directory");
+    run(keys("init", &ring(&dir)).args(["--alg", "RS256,ES256"])).done();
+    let list = run(keys("list", &ring(&dir)).arg("--json")).done().json();
+    let kid = list["keys"][0]["kid"].as_str().expect("a kid");
+    let shown = run(keys("show", &ring(&dir)).args([kid, "--json"])).done().json();
+    for (member, value) in [
+        ("kid", Value::from(kid)),
+        ("alg", "RS256".into()),
+        ("kty", "RSA".into()),
+        ("crv", Value::Null),
+        ("bits", 2048.into()),
+        ("state", "active".into()),
+        ("thumbprint", kid.into()),
+        ("adopted_kid", false.into()),
+        ("private", true.into()),
+        ("place", "current: keys[0]".into()),
+    ] {
+        assert_eq!(shown[member], value, "{member}: {shown}");
+    }
+    let history = &shown["history"];
+    assert!(history["created_at"].as_i64().is_some_and(|at| at > 1_700_000_000), "{shown}");
+    assert_eq!(history["created_at"], history["activated_at"]);
+    let log = &history["log"][0];
+    assert_eq!((&log["kind"], &log["actor"]), (&"key.activated".into(), &"oneseal keys init".into()));
+
+    let by_alg = run(keys("show", &ring(&dir)).args(["--state", "active", "--alg", "ES256"])).done();
+    for word in ["ES256", "EC P-256, 256 bits", "the same as the kid", "key.activated by oneseal keys init"] {
+        assert!(by_alg.out.contains(word), "{word}: {by_alg:?}");
+    }
+    assert!(!by_alg.out.contains(kid));
+}
+
+#[test]
+fn a_key_that_is_not_clear_is_refused_with_the_candidates() {
+    let dir = TempDir::new().expect("a directory");
+    run(keys("init", &ring(&dir)).args(["--alg", "RS256,ES256"])).done();
+    let list = run(keys("list", &ring(&dir)).arg("--json")).done().json();
+    let kid = |at: usize| list["keys"][at]["kid"].as_str().expect("a kid").to_owned();
+    let show = |more: &[&str]| run(keys("show", &ring(&dir)).args(more));
+    show(&[]).refused(64, &["2 keys fit", &kid(0), &kid(1)]);
+    show(&["--state", "active"]).refused(64, &["2 keys fit", &kid(0), &kid(1)]);
+    show(&["--state", "pending"]).refused(1, &["that is pending", &kid(0), &kid(1)]);
+    show(&["-nothing-begins-so"]).refused(1, &["begins with -nothing", &kid(0)]);
+    show(&["--state", "revoked"]).refused(64, &["possible values"]);
+    show(&[&kid(0), "--alg", "ES256"]).refused(1, &["for ES256"]);
+    let pasted = show(&["{\"kty\":\"EC\",\"x\":\"canary\"}"]);
+    assert!(pasted.code == Some(1) && !pasted.err.contains("canary"), "{pasted:?}");
+    let beginning = (1..).find(|length| kid(0)[..*length] != kid(1)[..*length]).expect("they differ");
+    let shown = show(&[&kid(0)[..beginning], "--json"]).done().json();
+    assert_eq!(shown["kid"], kid(0));
 }
 
 #[test]
@@ -170,6 +288,9 @@ fn bare_keys_are_listed_too() {
     let said = run(&mut keys("list", &file)).done();
     let kid = document["keys"][0]["kid"].as_str().expect("a kid");
     assert!(said.out.contains(kid) && said.out.contains("bare keys"), "{said:?}");
+    let shown = run(keys("show", &file).arg("--json")).done().json();
+    assert_eq!((&shown["kid"], &shown["history"]), (&kid.into(), &Value::Null));
+    assert!(run(&mut keys("show", &file)).done().out.contains("no ring document"));
 }
 
 #[test]

@@ -4,81 +4,9 @@ mod cli_support;
 
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Stdio};
 
-use cli_support::{Said, oneseal, run, run_with, text, until};
+use cli_support::{ISSUER, MINTING, Replica, oneseal, run, run_with, text};
 use serde_json::Value;
-use tempfile::TempDir;
-
-/// Where nobody listens: whoever reaches the replica has been led there by `--connect-to`.
-const ISSUER: &str = "http://127.0.0.1:9";
-
-const MINTING: &str = "[admin]\nmint = true\nmint_audiences = [\"rp\"]\n";
-
-/// A replica with a key of its own, killed with its test.
-struct Replica {
-    dir: TempDir,
-    child: Child,
-    ready: Value,
-}
-
-impl Replica {
-    fn start(mint: &str) -> Self {
-        Self::start_as(ISSUER, mint)
-    }
-
-    fn start_as(issuer: &str, mint: &str) -> Self {
-        let dir = TempDir::new().expect("a directory");
-        let path = |name: &str| dir.path().join(name).to_str().expect("UTF-8").to_owned();
-        let provider = format!("file:{}", path("keyring.json"));
-        let mut init =
-            oneseal(["keys", "init", "--issuer", issuer, "--provider", &provider, "--alg", "ES256"]);
-        run(init.env("ONESEAL__PROVIDER__DURABLE", "true")).done();
-        let configuration = format!(
-            "[issuer]\nurl = {issuer:?}\nalgorithms = [\"ES256\"]\n\
-             [provider]\nkind = \"file\"\npath = {:?}\ndurable = true\n\
-             [listen]\ndocuments = \"127.0.0.1:0\"\nops = \"127.0.0.1:0\"\nadmin = {:?}\n{mint}",
-            path("keyring.json"),
-            path("admin.sock"),
-        );
-        fs::write(path("oneseal.toml"), configuration).expect("written");
-        let mut serve =
-            oneseal(["serve", "--config", &path("oneseal.toml"), "--ready-file", &path("ready.json")]);
-        let child = serve.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starts");
-        let ready =
-            until("a ready replica", || serde_json::from_slice(&fs::read(path("ready.json")).ok()?).ok());
-        Self { dir, child, ready }
-    }
-
-    fn minting() -> Self {
-        Self::start(MINTING)
-    }
-
-    fn admin(&self) -> std::path::PathBuf {
-        self.dir.path().join("admin.sock")
-    }
-
-    fn address(&self, listener: &str) -> &str {
-        self.ready[listener].as_str().expect("an address")
-    }
-
-    fn mint(&self, more: &[&str]) -> Said {
-        run(oneseal(["mint", "--admin", text(&self.admin()), "--sub", "pod", "--aud", "rp"]).args(more))
-    }
-
-    fn verify(&self, token: &str, more: &[&str]) -> Said {
-        let connect_to = self.address("documents");
-        let arguments = ["verify", "-", "--issuer", ISSUER, "--connect-to", connect_to];
-        run_with(oneseal(arguments).args(more), token)
-    }
-}
-
-impl Drop for Replica {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 #[test]
 fn a_minted_token_verifies_with_all_that_was_asked_for() {

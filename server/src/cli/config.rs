@@ -1,7 +1,7 @@
 //! `oneseal config`: what a configuration can say, as a file to begin from and as a schema.
 
 use std::fs::OpenOptions;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -9,9 +9,8 @@ use clap::Subcommand;
 use serde_json::json;
 
 use super::Globals;
-use crate::config;
 use crate::exit::{Exit, Failure};
-use crate::output;
+use crate::{config, files, output};
 
 /// What to write.
 #[derive(Debug, clap::Args)]
@@ -63,7 +62,7 @@ fn init(args: InitArgs) -> Result<Exit, Failure> {
     let InitArgs { output, json } = args;
     let text = config::commented();
     if let Some(path) = &output {
-        write_new(path, &text).map_err(|error| not_written(path, error))?;
+        write_new(path, &text).map_err(|error| files::not_written(path, error))?;
     }
     match (output, json) {
         (Some(path), true) => output::answer(json!({ "written": path.to_string_lossy() }), Exit::Done),
@@ -85,22 +84,4 @@ fn write_new(path: &Path, text: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(path)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()
-}
-
-fn not_written(path: &Path, error: io::Error) -> Failure {
-    let path = path.display();
-    let (exit, message) = match error.kind() {
-        ErrorKind::AlreadyExists => (
-            Exit::Refused,
-            format!("{path} is there already and is left as it is: name another file, or move it away"),
-        ),
-        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
-            (Exit::Denied, format!("{path} may not be written by this user"))
-        }
-        ErrorKind::NotFound => {
-            (Exit::Refused, format!("the directory of {path} does not exist: make it first"))
-        }
-        _ => (Exit::Refused, format!("{path} was not written")),
-    };
-    Failure::new(exit, message).because(error)
 }

@@ -13,9 +13,12 @@ use crate::app;
 use crate::config::{Config, ProviderChoice, Sources};
 use crate::exit::{Exit, Failure};
 
+mod choose;
 mod export;
 pub(crate) mod init;
 mod list;
+mod show;
+mod site;
 
 /// What to do with keys.
 #[derive(Debug, clap::Args)]
@@ -30,6 +33,8 @@ enum Verb {
     Init(init::Args),
     /// List the keys of the ring, public facts only
     List(list::Args),
+    /// Show everything public about one key
+    Show(show::Args),
     /// Export the public keys
     Export(export::Args),
 }
@@ -42,6 +47,7 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     match args.verb {
         Verb::Init(args) => init::run(args, globals).await,
         Verb::List(args) => list::run(args, globals).await,
+        Verb::Show(args) => show::run(args, globals).await,
         Verb::Export(args) => export::run(args, globals).await,
     }
 }

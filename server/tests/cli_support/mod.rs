@@ -2,11 +2,13 @@
 #![expect(dead_code, reason = "each test file uses its part of it")]
 
 use std::ffi::OsStr;
+use std::fs;
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
+use tempfile::TempDir;
 
 /// The program with `arguments`, in an environment that holds nothing of ours.
 pub(crate) fn oneseal<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Command {
@@ -91,11 +93,84 @@ pub(crate) fn until<T>(what: &str, mut state: impl FnMut() -> Option<T>) -> T {
 
 /// Whether process `pid` is there and no zombie.
 pub(crate) fn is_alive(pid: u64) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
 /// A path as an argument or a URI has it.
 pub(crate) fn text(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
+}
+
+/// Where nobody listens: whoever reaches the replica has been led there by `--connect-to`.
+pub(crate) const ISSUER: &str = "http://127.0.0.1:9";
+
+/// Configuration of a replica that mints.
+pub(crate) const MINTING: &str = "[admin]\nmint = true\nmint_audiences = [\"rp\"]\n";
+
+/// A replica with a key of its own, killed with its test.
+pub(crate) struct Replica {
+    /// Its ring, configuration and socket.
+    pub(crate) dir: TempDir,
+    /// Its process.
+    pub(crate) child: Child,
+    ready: Value,
+}
+
+impl Replica {
+    pub(crate) fn start(mint: &str) -> Self {
+        Self::start_as(ISSUER, mint)
+    }
+
+    pub(crate) fn start_as(issuer: &str, mint: &str) -> Self {
+        let dir = TempDir::new().expect("a directory");
+        let path = |name: &str| dir.path().join(name).to_str().expect("UTF-8").to_owned();
+        let provider = format!("file:{}", path("keyring.json"));
+        let mut init =
+            oneseal(["keys", "init", "--issuer", issuer, "--provider", &provider, "--alg", "ES256"]);
+        run(init.env("ONESEAL__PROVIDER__DURABLE", "true")).done();
+        let configuration = format!(
+            "[issuer]\nurl = {issuer:?}\nalgorithms = [\"ES256\"]\n\
+             [provider]\nkind = \"file\"\npath = {:?}\ndurable = true\n\
+             [listen]\ndocuments = \"127.0.0.1:0\"\nops = \"127.0.0.1:0\"\nadmin = {:?}\n{mint}",
+            path("keyring.json"),
+            path("admin.sock"),
+        );
+        fs::write(path("oneseal.toml"), configuration).expect("written");
+        let mut serve =
+            oneseal(["serve", "--config", &path("oneseal.toml"), "--ready-file", &path("ready.json")]);
+        let child = serve.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starts");
+        let ready =
+            until("a ready replica", || serde_json::from_slice(&fs::read(path("ready.json")).ok()?).ok());
+        Self { dir, child, ready }
+    }
+
+    pub(crate) fn minting() -> Self {
+        Self::start(MINTING)
+    }
+
+    pub(crate) fn admin(&self) -> std::path::PathBuf {
+        self.dir.path().join("admin.sock")
+    }
+
+    pub(crate) fn address(&self, listener: &str) -> &str {
+        self.ready[listener].as_str().expect("an address")
+    }
+
+    pub(crate) fn mint(&self, more: &[&str]) -> Said {
+        run(oneseal(["mint", "--admin", text(&self.admin()), "--sub", "pod", "--aud", "rp"]).args(more))
+    }
+
+    pub(crate) fn verify(&self, token: &str, more: &[&str]) -> Said {
+        let connect_to = self.address("documents");
+        let arguments = ["verify", "-", "--issuer", ISSUER, "--connect-to", connect_to];
+        run_with(oneseal(arguments).args(more), token)
+    }
+}
+
+impl Drop for Replica {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }

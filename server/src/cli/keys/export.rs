@@ -1,16 +1,20 @@
 //! `oneseal keys export`: the public keys, for a relying party that cannot fetch them.
 
+use std::path::{Path, PathBuf};
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::ValueEnum;
-use oneseal_keystore::Snapshot;
 use oneseal_keystore::snapshot::PublishedKey;
+use oneseal_keystore::{Digest, Snapshot};
+use serde_json::{Value, json};
 
-use super::{Globals, Place};
+use super::choose::{Wanted, listed};
+use super::{Globals, Place, site};
 use crate::exit::{Exit, Failure};
-use crate::output;
+use crate::{files, output};
 
-/// Which keys, and in which form. Public halves only: there is no option for private ones.
+/// Export the public keys. There is no option for private halves.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -18,9 +22,26 @@ pub(super) struct Args {
     /// How they are written
     #[arg(long, value_enum, default_value_t = Format::Jwks)]
     format: Format,
-    /// This key alone; with pem and spki [default: all, in the order of the JWKS]
-    #[arg(long, value_name = "KID")]
+    /// This key alone, by its kid or a beginning that no other has; with pem and spki
+    // A kid may begin with a hyphen.
+    #[arg(long, value_name = "KID", allow_hyphen_values = true)]
     kid: Option<String>,
+    /// Write this file, whole or not at all [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Write both discovery documents and the JWKS below this directory, as the server serves them, for a bucket or
+    /// CDN; prints the headers that it must send
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["format", "kid", "out"])]
+    site: Option<PathBuf>,
+    /// The algorithms that discovery names, such as RS256,ES256 [default: configuration's issuer.algorithms]
+    #[arg(long, value_name = "ALGS", requires = "site")]
+    alg: Option<String>,
+    /// Replace, this once, a key set that shares no key with the new one: every token in use breaks
+    #[arg(long, requires = "site")]
+    allow_key_replacement: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
     #[arg(long, hide = true)]
     private: bool,
 }
@@ -29,18 +50,22 @@ pub(super) struct Args {
 enum Format {
     /// The JWKS, byte for byte as every replica serves it
     Jwks,
-    /// A PUBLIC KEY block for each (RFC 7468 section 13)
+    /// A PUBLIC KEY block for each (RFC 7468 section 13), after a line with kid and algorithm
     Pem,
-    /// A line for each: kid, space, base64 of the SubjectPublicKeyInfo DER (RFC 5280 section 4.1)
+    /// One key's SubjectPublicKeyInfo in DER (RFC 5280 section 4.1); with --json all, in base64
     Spki,
 }
 
 pub(super) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> {
-    let Args { place, format, kid, private } = args;
+    let Args { place, format, kid, out, site, alg, allow_key_replacement, json, private } = args;
     if private {
         let message = "private halves are not exported: nothing but the replicas needs them. To give the ring another \
                        place, copy it with the means of that place (a file, a Secret)";
         return Err(Failure::usage(message));
+    }
+    if let Some(dir) = site {
+        let config = super::load(place.sources(globals).flag("--alg", "issuer.algorithms", alg))?;
+        return site::run(&dir, config, allow_key_replacement, json).await;
     }
     if format == Format::Jwks && kid.is_some() {
         return Err(Failure::usage(
@@ -48,23 +73,76 @@ pub(super) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
         ));
     }
     let opened = super::open(place, globals).await?;
-    output::print(&exported(&opened.snapshot, format, kid.as_deref())?)?;
+    let snapshot = &*opened.snapshot;
+    let keys = match kid {
+        Some(kid) => vec![Wanted { kid: Some(kid), ..Wanted::default() }.one(snapshot.keys())?],
+        None => snapshot.keys().iter().collect(),
+    };
+    match out {
+        Some(path) => written(&path, &exported(snapshot, format, &keys)?, json),
+        None if json => output::answer(as_json(snapshot, format, &keys), Exit::Done),
+        None => printed(format, &exported(snapshot, format, &keys)?),
+    }
+}
+
+fn printed(format: Format, bytes: &[u8]) -> Result<Exit, Failure> {
+    if format == Format::Spki && output::is_terminal() {
+        let message = "DER is binary, and standard output is a terminal: --out FILE writes it to a file, --json \
+                       prints it in base64";
+        return Err(Failure::usage(message));
+    }
+    output::print_bytes(bytes)?;
     Ok(Exit::Done)
 }
 
-fn exported(snapshot: &Snapshot, format: Format, kid: Option<&str>) -> Result<String, Failure> {
-    let write: fn(&PublishedKey) -> String = match format {
-        // No line end after it either: its digest is to be the one of the served body.
-        Format::Jwks => return Ok(String::from_utf8_lossy(snapshot.jwks()).into_owned()),
-        Format::Pem => |key| pem(&key.spki),
-        Format::Spki => |key| format!("{} {}\n", key.kid, STANDARD.encode(&key.spki)),
-    };
-    let keys = snapshot.keys().iter().filter(|key| kid.is_none_or(|kid| key.kid.as_str() == kid));
-    let text: String = keys.map(write).collect();
-    if text.is_empty() {
-        return Err(Failure::usage("the ring has no key of that --kid: `oneseal keys list` shows them"));
+fn written(path: &Path, bytes: &[u8], json: bool) -> Result<Exit, Failure> {
+    files::replace(path, bytes)?;
+    if json {
+        let sha256 = Digest::of(bytes).to_string();
+        let told = json!({ "written": path.to_string_lossy(), "bytes": bytes.len(), "sha256": sha256 });
+        return output::answer(told, Exit::Done);
     }
-    Ok(text)
+    output::print_line(&format!("wrote {} ({} bytes)", path.display(), bytes.len()))?;
+    Ok(Exit::Done)
+}
+
+/// The bytes of a file in this form.
+fn exported(snapshot: &Snapshot, format: Format, keys: &[&PublishedKey]) -> Result<Vec<u8>, Failure> {
+    match (format, keys) {
+        // No line end after it either: its digest is to be the one of the served body.
+        (Format::Jwks, _) => Ok(snapshot.jwks().to_vec()),
+        (Format::Pem, keys) => Ok(keys.iter().map(|key| commented(key)).collect::<String>().into_bytes()),
+        (Format::Spki, [key]) => Ok(key.spki.clone()),
+        (Format::Spki, several) => {
+            let message = format!(
+                "DER holds one key, and the ring has {}: choose one by --kid, or print all in base64 by --json",
+                several.len()
+            );
+            Err(Failure::usage(message).with_hint(listed("They are", several.iter().copied())))
+        }
+    }
+}
+
+fn as_json(snapshot: &Snapshot, format: Format, keys: &[&PublishedKey]) -> Value {
+    let member = match format {
+        Format::Jwks => {
+            let jwks: Value = serde_json::from_slice(snapshot.jwks()).unwrap_or_default();
+            let sha256 = Digest::of(snapshot.jwks()).to_string();
+            return json!({ "format": "jwks", "jwks": jwks, "sha256": sha256, "etag": snapshot.etag() });
+        }
+        Format::Pem => "pem",
+        Format::Spki => "spki",
+    };
+    let told = keys.iter().map(|key| {
+        let value = if format == Format::Pem { pem(&key.spki) } else { STANDARD.encode(&key.spki) };
+        json!({ "kid": key.kid.as_str(), "alg": key.algorithm.as_str(), member: value })
+    });
+    json!({ "format": member, "keys": told.collect::<Vec<_>>() })
+}
+
+/// Text around the blocks is the reader's to pass over (RFC 7468 section 2), and it does not begin as a block would.
+fn commented(key: &PublishedKey) -> String {
+    format!("# {} {}\n{}", key.kid, key.algorithm, pem(&key.spki))
 }
 
 /// RFC 7468: base64 in lines of 64 characters.

@@ -83,7 +83,7 @@ fn key_json(key: &PublishedKey) -> Value {
 }
 
 /// The size by which such a key is known: of the modulus, or of the curve's field.
-fn bits(key: &PublishedKey) -> usize {
+pub(super) fn bits(key: &PublishedKey) -> usize {
     use oneseal_keystore::KeyType::{Ed25519, P256, P384, Rsa};
     match key.public.key_type() {
         Rsa => key.public.rsa_bits().unwrap_or_default(),

@@ -1,0 +1,115 @@
+//! Files that others read while they are written: whole or not at all.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use uuid::Uuid;
+
+use crate::exit::{Exit, Failure};
+
+/// Puts `bytes` at `path`, in place of a file that may be there: a reader has the old one or the new one, also after
+/// a crash. A link is followed, so that it goes on to lead where it did.
+///
+/// # Errors
+/// Not written, and what was there is there still; the exit code is that of the cause.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let target = match fs::canonicalize(path) {
+        Ok(target) if target.is_file() => target,
+        Ok(_) => {
+            let message =
+                format!("{} is there and no regular file; it is left alone: name another", path.display());
+            return Err(Failure::refused(message));
+        }
+        Err(_) => path.to_owned(),
+    };
+    write(&target, bytes).map_err(|error| not_written(path, error))
+}
+
+/// Why `path` was not written, with what to do about it.
+pub(crate) fn not_written(path: &Path, error: io::Error) -> Failure {
+    let path = path.display();
+    let (exit, message) = match error.kind() {
+        ErrorKind::AlreadyExists => (
+            Exit::Refused,
+            format!("{path} is there already and is left as it is: name another file, or move it away"),
+        ),
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            (Exit::Denied, format!("{path} may not be written by this user"))
+        }
+        ErrorKind::NotFound => {
+            (Exit::Refused, format!("the directory of {path} does not exist: make it first"))
+        }
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            (Exit::Unavailable, format!("there is no room for {path}: make some, and run this again"))
+        }
+        _ => (Exit::Refused, format!("{path} was not written")),
+    };
+    Failure::new(exit, message).because(error)
+}
+
+fn write(target: &Path, bytes: &[u8]) -> io::Result<()> {
+    let directory = match target.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let temporary = Temporary(directory.join(format!(".oneseal-{}.tmp", Uuid::new_v4().simple())));
+    // Public content, for a web server or an uploader that is another user; the umask narrows it.
+    let mut file = OpenOptions::new().create_new(true).write(true).mode(0o644).open(&temporary.0)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&temporary.0, target)?;
+    fs::File::open(directory)?.sync_all()
+}
+
+/// Removed when dropped; after the rename nothing of this name is there.
+struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        drop(fs::remove_file(&self.0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_whole_and_nothing_is_left_behind() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (path, link) = (dir.path().join("a"), dir.path().join("link"));
+        replace(&path, b"one").expect("written");
+        std::os::unix::fs::symlink("a", &link).expect("a link");
+        replace(&link, b"two").expect("written");
+        assert_eq!(fs::read(&path).expect("there"), b"two");
+        assert!(fs::symlink_metadata(&link).expect("there").is_symlink());
+        assert_eq!(fs::read_dir(dir.path()).expect("there").count(), 2);
+    }
+
+    #[test]
+    fn what_is_no_file_is_left_alone() {
+        let dir = tempfile::tempdir().expect("a directory");
+        for path in [dir.path(), Path::new("/dev/null")] {
+            let failure = replace(path, b"x").expect_err("no file");
+            assert!(failure.in_full().contains("no regular file"), "{}", failure.in_full());
+        }
+        let nowhere = replace(&dir.path().join("no/such"), b"x").expect_err("no directory");
+        assert!(nowhere.in_full().contains("make it first"), "{}", nowhere.in_full());
+        assert_eq!(fs::read_dir(dir.path()).expect("there").count(), 0);
+    }
+
+    #[test]
+    fn each_cause_has_its_exit_code() {
+        for (kind, exit) in [
+            (ErrorKind::AlreadyExists, Exit::Refused),
+            (ErrorKind::PermissionDenied, Exit::Denied),
+            (ErrorKind::ReadOnlyFilesystem, Exit::Denied),
+            (ErrorKind::StorageFull, Exit::Unavailable),
+            (ErrorKind::NotADirectory, Exit::Refused),
+        ] {
+            assert_eq!(not_written(Path::new("x"), kind.into()).exit(), exit, "{kind:?}");
+        }
+    }
+}
