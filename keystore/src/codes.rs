@@ -35,6 +35,7 @@ pub(crate) static CODES: &[&Code] = &[
     &PROVIDER_INIT_IN_IMAGE,
     &PROVIDER_WORLD_READABLE,
     &PROVIDER_REPLACEABLE,
+    &PROVIDER_NEVER_UPDATES,
     &PROVIDER_READ_ONLY,
     &PROVIDER_CONFLICT,
     &PROVIDER_IGNORED,
@@ -108,6 +109,11 @@ pub(crate) static PROVIDER_REPLACEABLE: Code = Code::warning(
     "provider.replaceable",
     "Anyone on this host may put another key in this one's place.",
     "chmod o-w the directory, or keep the key in one of its own with mode 0700.",
+);
+pub(crate) static PROVIDER_NEVER_UPDATES: Code = Code::warning(
+    "provider.never_updates",
+    "The key's file is mounted by itself, so one that takes its place later is never seen here.",
+    "Mount its directory and name the file in it; in a pod, mount the volume without `subPath`.",
 );
 pub(crate) static PROVIDER_READ_ONLY: Code = Code::refused(
     "provider.read_only",

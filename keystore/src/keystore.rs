@@ -16,8 +16,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::accept::{SeenKids, Verdict, accept};
 use crate::codes::{
-    FLEET_KEY_REPLACED, PROVIDER_EPHEMERAL, PROVIDER_IMAGE_LAYER, PROVIDER_REPLACEABLE, PROVIDER_UNAVAILABLE,
-    PROVIDER_WORLD_READABLE, RING_ACTIVATED_UNPUBLISHED, of_provider_error,
+    FLEET_KEY_REPLACED, PROVIDER_EPHEMERAL, PROVIDER_IMAGE_LAYER, PROVIDER_NEVER_UPDATES,
+    PROVIDER_REPLACEABLE, PROVIDER_UNAVAILABLE, PROVIDER_WORLD_READABLE, RING_ACTIVATED_UNPUBLISHED,
+    of_provider_error,
 };
 use crate::findings::{Code, Finding, Severity, chain};
 use crate::rotation::PROVIDER_TIMEOUT;
@@ -442,6 +443,14 @@ pub(crate) fn judge_place(description: &oneseal_providers::Description, in_image
             }
             Advice::Replaceable { directory, mode } => {
                 findings.push(&PROVIDER_REPLACEABLE, directory, format!("its mode is {mode:04o}"));
+            }
+            Advice::NeverUpdates { path, is_replaced } => {
+                let message = if *is_replaced {
+                    "it is mounted by itself, and where it comes from it has been replaced or removed since"
+                } else {
+                    "it is mounted by itself"
+                };
+                findings.push(&PROVIDER_NEVER_UPDATES, path, message);
             }
             // Whatever later providers advise is for those who know it.
             _ => {}

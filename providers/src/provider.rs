@@ -179,6 +179,13 @@ pub enum Advice {
         /// Its permission bits.
         mode: u32,
     },
+    /// What is put in its place where it comes from is never seen here: `path` is mounted by itself.
+    NeverUpdates {
+        /// The file.
+        path: String,
+        /// Whether that has happened already.
+        is_replaced: bool,
+    },
 }
 
 /// One write, with who, why and what it tells.

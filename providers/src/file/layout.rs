@@ -5,13 +5,17 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::Access;
+use rustix::fs::{Access, StatVfsMountFlags};
 
-use super::{parent, resolved};
+use super::{fault, mounts, parent, resolved};
 use crate::{Advice, Entries};
 
 /// The link that kubelet swaps.
 pub(super) const DATA_LINK: &str = "..data";
+
+/// How many names of a directory are looked at, hidden ones and directories included: three roles in seven algorithms
+/// are 21, and whoever names `/tmp` by mistake is to be told so at once.
+pub(super) const MAX_NAMES: usize = 1024;
 
 /// What stands at the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +51,7 @@ pub(super) fn inspect(path: &Path) -> io::Result<Layout> {
         Err(error) => return Err(error),
     };
     if !found.is_dir() {
-        return Ok(if is_within_kubelet(path) { Layout::KubeletFile } else { Layout::File });
+        return Ok(if is_kubelets_file(path) { Layout::KubeletFile } else { Layout::File });
     }
     if is_link(&path.join(DATA_LINK)) {
         return Ok(Layout::Unit);
@@ -55,11 +59,16 @@ pub(super) fn inspect(path: &Path) -> io::Result<Layout> {
     directory(path)
 }
 
+/// Whether the file at `path` is kubelet's: within its layout, or mounted by itself from there (`subPath`).
+pub(super) fn is_kubelets_file(path: &Path) -> bool {
+    is_within_kubelet(path) || mounts::by_itself(path).is_some_and(|mount| mount.is_kubelets())
+}
+
 /// Whether the file at `path` is one that kubelet's layout holds: it rests in a directory called `..SOMETHING`,
 /// beside which stands a `..data` link.
 ///
 /// That the link leads to this very directory is not asked: it may be swapped between two looks.
-pub(super) fn is_within_kubelet(path: &Path) -> bool {
+fn is_within_kubelet(path: &Path) -> bool {
     let target = resolved(path);
     let unit = parent(&target);
     let is_unit = unit.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".."));
@@ -75,7 +84,8 @@ pub(super) fn is_entry(name: &str) -> bool {
 pub(super) fn entries(path: &Path) -> Vec<PathBuf> {
     let Ok(files) = fs::read_dir(path) else { return Vec::new() };
     let is_ours = |file: &fs::DirEntry| file.file_name().to_str().is_some_and(is_entry);
-    let mut entries: Vec<_> = files.flatten().filter(is_ours).map(|file| file.path()).collect();
+    let mut entries: Vec<_> =
+        files.flatten().take(MAX_NAMES).filter(is_ours).map(|file| file.path()).collect();
     entries.sort_unstable();
     entries
 }
@@ -90,6 +100,8 @@ pub(super) fn is_public(name: &str) -> bool {
 pub(super) fn may_write_beside(path: &Path, layout: &Layout) -> bool {
     let dir = match layout {
         Layout::Unit | Layout::Empty | Layout::LoneRing | Layout::Flat => path.to_owned(),
+        // A rename over a mount point fails, whoever tries.
+        Layout::File if mounts::by_itself(path).is_some() => return false,
         Layout::File | Layout::KubeletFile => parent(&resolved(path)).to_owned(),
         Layout::Missing => parent(path).to_owned(),
     };
@@ -100,16 +112,27 @@ pub(super) fn may_write_beside(path: &Path, layout: &Layout) -> bool {
 }
 
 /// The directory in which anyone may replace the key, whatever the mode of its file. A sticky bit keeps others from
-/// that; kubelet's own volumes cannot be written.
+/// that; where kubelet's layout is mounted read-only, as kubelet does, nobody here can.
 pub(super) fn replaceable(path: &Path, layout: &Layout) -> Option<Advice> {
     let dir = match layout {
         Layout::File => parent(&resolved(path)).to_owned(),
         Layout::Empty | Layout::LoneRing | Layout::Flat => path.to_owned(),
+        Layout::Unit if !is_mounted_read_only(path) => path.to_owned(),
         Layout::Missing | Layout::KubeletFile | Layout::Unit => return None,
     };
     let mode = fs::metadata(&dir).ok()?.mode() & 0o7777;
     let is_open = mode & 0o002 != 0 && mode & 0o1000 == 0;
-    is_open.then(|| Advice::Replaceable { directory: dir.display().to_string(), mode })
+    is_open.then(|| Advice::Replaceable { directory: fault::shown(&dir), mode })
+}
+
+fn is_mounted_read_only(path: &Path) -> bool {
+    rustix::fs::statvfs(path).is_ok_and(|found| found.f_flag.contains(StatVfsMountFlags::RDONLY))
+}
+
+/// A file that is mounted by itself stays the one that it was when it was mounted.
+pub(super) fn never_updates(path: &Path) -> Option<Advice> {
+    let mount = mounts::by_itself(path)?;
+    Some(Advice::NeverUpdates { path: fault::shown(path), is_replaced: mount.is_of_removed_file() })
 }
 
 /// The files of kubelet's layout that anyone may read.
@@ -134,12 +157,12 @@ fn unit_advice(path: &Path) -> Vec<Advice> {
 
 fn advice(path: &Path, found: &Metadata) -> Option<Advice> {
     let mode = found.mode() & 0o7777;
-    (mode & 0o007 != 0).then(|| Advice::WorldReadable { path: path.display().to_string(), mode })
+    (mode & 0o007 != 0).then(|| Advice::WorldReadable { path: fault::shown(path), mode })
 }
 
 fn directory(path: &Path) -> io::Result<Layout> {
     let mut layout = Layout::Empty;
-    for file in fs::read_dir(path)? {
+    for file in fs::read_dir(path)?.take(MAX_NAMES) {
         let file = file?;
         let name = file.file_name();
         let is_skipped = !name.to_str().is_some_and(is_entry) || file.file_type()?.is_dir();

@@ -19,6 +19,9 @@
 //!   opened file, so behind any link. Within kubelet's layout, whose modes come from the pod's manifest, group-read
 //!   is how an unprivileged process gets at the file at all (`fsGroup`), and world-read is an
 //!   [`Advice`](crate::Advice). In a directory, files called `*.crt`, `*.cer` or `*.pub` are public and not judged.
+//!   Where a file has an access control list, the list is judged: the group bits are only its mask.
+//! - **A file mounted by itself** (`subPath`, a container runtime's single-file bind) is read, and an advice: what is
+//!   put in its place where it comes from never arrives here. It cannot be replaced from here either.
 //! - **A directory that anyone may write is an advice**, though whoever may write it may replace the key: volumes that
 //!   are mounted into a pod are commonly writable by everyone in it.
 //! - **A half-written file** of another tool that truncates and rewrites in place is read as what it is at that
@@ -30,8 +33,10 @@
 //! is the kernel's lock, not the file's existence: a crashed writer leaves none behind, and the file stays. What a
 //! crash leaves half-written is hidden from readers and removed by the next writer.
 
+mod acl;
 mod fault;
 mod layout;
+mod modes;
 mod mounts;
 mod read;
 mod unit;
@@ -149,11 +154,12 @@ impl FileProvider {
 impl SecretProvider for FileProvider {
     fn describe(&self) -> Description {
         let layout = layout::inspect(&self.path).unwrap_or(Layout::Missing);
-        let mut description = Description::new("file", self.path.display().to_string());
+        let mut description = Description::new("file", fault::shown(&self.path));
         description.durability = self.durability();
         description.writable = layout.is_writable() && layout::may_write_beside(&self.path, &layout);
         description.advice = layout::world_readable(&self.path, &layout);
         description.advice.extend(layout::replaceable(&self.path, &layout));
+        description.advice.extend(layout::never_updates(&self.path));
         description
     }
 

@@ -3,8 +3,9 @@
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
+use super::fault;
 use super::layout::{self, DATA_LINK, Layout};
 use super::{parent, resolved};
 use crate::Durability;
@@ -22,6 +23,17 @@ pub(super) fn durability(path: &Path) -> Durability {
     }
     let judged = places.iter().map(|place| judge(&mounts, place, is_kubelet_made));
     judged.max_by_key(severity).unwrap_or(Durability::Durable)
+}
+
+/// The mount whose only file stands at `path`, links resolved: a container runtime's single-file bind, or kubelet's
+/// `subPath`. A directory's mount is none.
+pub(super) fn by_itself(path: &Path) -> Option<Mount> {
+    let place = resolved(path);
+    if place.is_dir() {
+        return None;
+    }
+    let table = fs::read("/proc/self/mountinfo").ok()?;
+    parse(&table).into_iter().rfind(|mount| mount.point == place)
 }
 
 fn severity(durability: &Durability) -> u8 {
@@ -47,7 +59,7 @@ fn judge(mounts: &[Mount], place: &Path, is_kubelet_made: bool) -> Durability {
     let Some(mount) = covering.max_by_key(|mount| mount.point.components().count()) else {
         return Durability::Durable;
     };
-    let point = mount.point.display();
+    let point = fault::shown(&mount.point);
     let is_empty_dir = [&mount.root, &mount.point]
         .iter()
         .any(|path| path.components().any(|part| part.as_os_str() == "kubernetes.io~empty-dir"));
@@ -70,7 +82,7 @@ fn judge(mounts: &[Mount], place: &Path, is_kubelet_made: bool) -> Durability {
 
 /// One line of mountinfo, as far as it matters here.
 #[derive(Debug, PartialEq, Eq)]
-struct Mount {
+pub(super) struct Mount {
     /// Which directory of the file system is mounted.
     root: PathBuf,
     /// Where.
@@ -78,6 +90,21 @@ struct Mount {
     fs_type: String,
     /// Neither the mount nor the file system is read-only.
     is_writable: bool,
+}
+
+impl Mount {
+    /// Whether what is mounted comes out of kubelet's layout: it rests in a directory called `..SOMETHING`, as each
+    /// revision of a Secret, a ConfigMap or a projected volume does. Only who may mount can make it look so.
+    pub(super) fn is_kubelets(&self) -> bool {
+        self.root
+            .components()
+            .any(|part| matches!(part, Component::Normal(name) if name.as_encoded_bytes().starts_with(b"..")))
+    }
+
+    /// Whether it has been removed, or replaced by another, where it comes from. The kernel marks the path so.
+    pub(super) fn is_of_removed_file(&self) -> bool {
+        self.root.as_os_str().as_encoded_bytes().ends_with(b"//deleted")
+    }
 }
 
 /// Lines that do not look like mounts are left out.

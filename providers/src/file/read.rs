@@ -4,18 +4,20 @@ use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::mem;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
 use aws_lc_rs::digest::{Context, SHA256};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::io::Errno;
 use serde::Deserialize;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use super::fault;
 use super::layout::{self, DATA_LINK};
+use super::modes::{self, ModeRule};
 use crate::{Description, Entries, ErrorKind, ProviderError, Record, Revision, SecretBytes};
 
 /// The file within a unit that tells which change made it.
@@ -58,12 +60,12 @@ enum Reading {
 }
 
 fn read_once(path: &Path) -> Result<Reading, ProviderError> {
-    let opened = open_at(rustix::fs::CWD, path).map_err(|error| fault::reading(path, error))?;
+    let opened = open_at(rustix::fs::CWD, path, path)?;
     let found = opened.metadata().map_err(|error| fault::reading(path, error))?;
     if found.is_dir() {
         return read_directory(path, &opened);
     }
-    let rule = if layout::is_within_kubelet(path) { ModeRule::Kubelet } else { ModeRule::OwnerOnly };
+    let rule = if layout::is_kubelets_file(path) { ModeRule::Kubelet } else { ModeRule::OwnerOnly };
     let budget = Description::DEFAULT_MAX_BYTES - Entries::CURRENT.len();
     let Some(value) = read_file(path, opened, rule, budget)? else { return Ok(Reading::Moved) };
     if value.is_empty() {
@@ -97,10 +99,10 @@ fn read_directory(path: &Path, dir: &File) -> Result<Reading, ProviderError> {
         Mode::empty(),
     ) {
         Ok(unit) => read_unit(path, dir, &File::from(unit)),
-        Err(rustix::io::Errno::NOENT) if has_data_link(dir) => {
+        Err(Errno::NOENT) if has_data_link(dir) => {
             Err(fault::at(path, ErrorKind::Unavailable, "its `..data` link leads nowhere"))
         }
-        Err(rustix::io::Errno::NOENT) => read_flat(path, dir),
+        Err(Errno::NOENT) => read_flat(path, dir),
         Err(error) => Err(fault::reading(&path.join(DATA_LINK), error.into())),
     }
 }
@@ -129,10 +131,9 @@ fn read_unit(path: &Path, dir: &File, unit: &File) -> Result<Reading, ProviderEr
 
 /// Reads a directory that has no link, and looks once more whether it still is as it was.
 fn read_flat(path: &Path, dir: &File) -> Result<Reading, ProviderError> {
-    let stamps = || stamps(dir).map_err(|error| fault::reading(path, error));
-    let before = stamps()?;
+    let before = stamps(path, dir)?;
     let found = read_entries(path, dir, ModeRule::OwnerOnly);
-    if stamps()? != before {
+    if stamps(path, dir)? != before {
         return Ok(Reading::Moved);
     }
     match found? {
@@ -150,9 +151,9 @@ fn holds_nothing(path: &Path) -> ProviderError {
 fn read_entries(path: &Path, dir: &File, rule: ModeRule) -> Result<Option<Entries>, ProviderError> {
     let mut entries = Entries::new();
     let mut budget = Description::DEFAULT_MAX_BYTES;
-    for name in names(dir).map_err(|error| fault::reading(path, error))? {
+    for name in names(path, dir)? {
         let place = path.join(&name);
-        let opened = open_at(dir, Path::new(&name)).map_err(|error| fault::reading(&place, error))?;
+        let opened = open_at(dir, Path::new(&name), &place)?;
         if opened.metadata().map_err(|error| fault::reading(&place, error))?.is_dir() {
             continue;
         }
@@ -166,10 +167,19 @@ fn read_entries(path: &Path, dir: &File, rule: ModeRule) -> Result<Option<Entrie
 }
 
 /// Names of entries, in order. A name that is not UTF-8 is nobody's entry.
-fn names(dir: &File) -> io::Result<Vec<String>> {
+fn names(path: &Path, dir: &File) -> Result<Vec<String>, ProviderError> {
+    let unreadable = |error: Errno| fault::reading(path, error.into());
     let mut names = Vec::new();
-    for file in Dir::read_from(dir)? {
-        let file = file?;
+    for (index, file) in Dir::read_from(dir).map_err(unreadable)?.enumerate() {
+        let file = file.map_err(unreadable)?;
+        if index >= layout::MAX_NAMES {
+            let detail = format!(
+                "it holds more than {} names, so it is no directory of keys; name the file, or a directory that holds \
+                 nothing else",
+                layout::MAX_NAMES
+            );
+            return Err(fault::at(path, ErrorKind::Malformed, detail));
+        }
         let Ok(name) = file.file_name().to_str() else { continue };
         if layout::is_entry(name) && file.file_type() != FileType::Directory {
             names.push(name.to_owned());
@@ -191,37 +201,32 @@ impl Stamp {
 }
 
 /// One stamp an entry; a file that vanished between two calls has none.
-fn stamps(dir: &File) -> io::Result<Vec<(String, Option<Stamp>)>> {
-    let stamp = |name: &str| open_at(dir, Path::new(name)).and_then(|file| file.metadata()).ok();
+fn stamps(path: &Path, dir: &File) -> Result<Vec<(String, Option<Stamp>)>, ProviderError> {
     let stamped = |name: String| {
-        let found = stamp(&name).as_ref().map(Stamp::of);
-        (name, found)
+        let found = open_at(dir, Path::new(&name), path).ok().and_then(|file| file.metadata().ok());
+        (name, found.as_ref().map(Stamp::of))
     };
-    Ok(names(dir)?.into_iter().map(stamped).collect())
+    Ok(names(path, dir)?.into_iter().map(stamped).collect())
 }
 
 fn read_change_id(unit: &File) -> Option<Uuid> {
     let mut text = String::new();
-    let file = open_at(unit, Path::new(CHANGE_FILE)).ok()?;
+    let file = open_at(unit, Path::new(CHANGE_FILE), Path::new(CHANGE_FILE)).ok()?;
     file.take(64).read_to_string(&mut text).ok()?;
     Uuid::parse_str(text.trim()).ok()
 }
 
-/// Opens for reading. Without waiting: a FIFO that nobody writes would otherwise hang us.
-fn open_at(dir: impl AsFd, name: &Path) -> io::Result<File> {
+/// Opens for reading what is a file or a directory. What is something else stays closed, since opening alone can have an
+/// effect: it arms a watchdog and rewinds a tape. Without waiting, should it become a FIFO in between.
+fn open_at(dir: impl AsFd, name: &Path, place: &Path) -> Result<File, ProviderError> {
+    let unreadable = |error: Errno| fault::reading(place, error.into());
+    let found = rustix::fs::statat(&dir, name, AtFlags::empty()).map_err(unreadable)?;
+    let kind = FileType::from_raw_mode(found.st_mode);
+    if !matches!(kind, FileType::RegularFile | FileType::Directory) {
+        return Err(modes::not_regular(place, kind));
+    }
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
-    Ok(File::from(rustix::fs::openat(dir, name, flags, Mode::empty())?))
-}
-
-/// Which permission bits a file may have.
-#[derive(Clone, Copy)]
-enum ModeRule {
-    /// None for group and others.
-    OwnerOnly,
-    /// As the pod's manifest says; too wide is an advice.
-    Kubelet,
-    /// It holds nothing secret.
-    Public,
+    Ok(File::from(rustix::fs::openat(dir, name, flags, Mode::empty()).map_err(unreadable)?))
 }
 
 /// The content of an opened file, through this one handle: whatever is renamed over its name meanwhile, this stays
@@ -234,7 +239,7 @@ fn read_file(
 ) -> Result<Option<SecretBytes>, ProviderError> {
     let unreadable = |error| fault::reading(path, error);
     let before = file.metadata().map_err(unreadable)?;
-    judge(path, &before, rule)?;
+    modes::judge(path, &file, &before, rule)?;
     let size = usize::try_from(before.size()).unwrap_or(usize::MAX);
     if size > budget {
         let limit = Description::DEFAULT_MAX_BYTES;
@@ -252,31 +257,6 @@ fn read_file(
         return Ok(None);
     }
     Ok(Some(SecretBytes::new(mem::take(&mut *bytes))))
-}
-
-fn judge(path: &Path, found: &Metadata, rule: ModeRule) -> Result<(), ProviderError> {
-    if !found.is_file() {
-        return Err(fault::at(path, ErrorKind::Malformed, fault::not_regular(kind_of(found))));
-    }
-    let mode = found.mode() & 0o7777;
-    if matches!(rule, ModeRule::OwnerOnly) && mode & 0o077 != 0 {
-        let detail = format!(
-            "its mode is {mode:04o}, so others than its owner may get at the key; `chmod 0600 {}`",
-            path.display()
-        );
-        return Err(fault::at(path, ErrorKind::Exposed, detail));
-    }
-    Ok(())
-}
-
-fn kind_of(found: &Metadata) -> &'static str {
-    let kind = found.file_type();
-    match () {
-        () if kind.is_fifo() => "a FIFO",
-        () if kind.is_socket() => "a socket",
-        () if kind.is_block_device() || kind.is_char_device() => "a device",
-        () => "something else",
-    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use rustix::fs::{Gid, Uid};
 use uuid::Uuid;
 
 use super::layout::{self, Layout};
-use super::{fault, parent, read, resolved, unit};
+use super::{fault, mounts, parent, read, resolved, unit};
 use crate::{Description, Entries, ErrorKind, ProviderError, Revision, SecretBytes};
 
 /// How often and how long apart a lock that another writer holds is tried: ten seconds together, a thousand times
@@ -74,6 +74,9 @@ fn plan(path: &Path, intent: &Intent, entries: Entries) -> Result<(Target, Entri
             return Err(fault::at(path, ErrorKind::AlreadyExists, "there is a record already"));
         }
         (Layout::Missing, Intent::Create) => (Target::File(creatable(path)?), only_entry(path, entries)?),
+        (Layout::File, Intent::Replace(_)) if mounts::by_itself(path).is_some() => {
+            return Err(fault::at(path, ErrorKind::ReadOnly, fault::MOUNTED_BY_ITSELF));
+        }
         (Layout::File, Intent::Replace(_)) => (Target::File(resolved(path)), only_entry(path, entries)?),
         (Layout::LoneRing, Intent::Replace(_)) | (Layout::Empty, Intent::Create) if is_ring => {
             (Target::File(resolved(&path.join(Entries::KEYRING))), entries)
@@ -136,7 +139,7 @@ fn creatable(path: &Path) -> Result<PathBuf, ProviderError> {
     match fs::read_link(path) {
         Ok(target) => {
             let detail =
-                format!("it is a link to {}, which does not exist; name that instead", target.display());
+                format!("it is a link to {}, which does not exist; name that instead", fault::shown(&target));
             Err(fault::at(path, ErrorKind::NotFound, detail))
         }
         Err(_) => Ok(path.to_owned()),
@@ -179,8 +182,10 @@ impl Lock {
             }
         }
         let held = LOCK_PAUSE * LOCK_ATTEMPTS;
-        let detail =
-            format!("another writer has held the lock {} for {held:?}; nothing was changed", place.display());
+        let detail = format!(
+            "another writer has held the lock {} for {held:?}; nothing was changed",
+            fault::shown(&place)
+        );
         Err(fault::at(path, ErrorKind::Unavailable, detail))
     }
 }

@@ -105,3 +105,68 @@ pub fn run_as_nonroot(name: &str, dir: &Path) {
 pub fn skipped(test: &str, because: &str) {
     eprintln!("skipped: {test}: {because}");
 }
+
+/// A copy of this test binary that every user may run: the build directory may be closed to others.
+pub struct Binary {
+    place: TempDir,
+}
+
+impl Binary {
+    pub fn copy() -> Self {
+        let place = temp_dir();
+        fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
+        let copy = Self { place };
+        fs::copy(std::env::current_exe().unwrap(), copy.path()).unwrap();
+        fs::set_permissions(copy.path(), Permissions::from_mode(0o755)).unwrap();
+        copy
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.place.path().join("test")
+    }
+
+    /// Runs the ignored test `name` in a mount namespace of its own, in which it may mount as it likes. What it
+    /// mounts goes with it.
+    pub fn run_with_own_mounts(&self, name: &str, variables: &[(&str, &str)]) -> String {
+        let mut command = Command::new("unshare");
+        command
+            .args(["--mount", "--propagation", "private"])
+            .arg(self.path())
+            .env("TEST_BINARY", self.path());
+        told_by(command.args(["--exact", name, "--ignored", "--nocapture"]).envs(variables.iter().copied()))
+    }
+}
+
+/// As [`Binary::run_with_own_mounts`] has it, from within: the same binary once more, as [`NONROOT`].
+pub fn again_as_nonroot(name: &str, variables: &[(&str, &str)]) -> String {
+    let mut command = Command::new(std::env::var_os("TEST_BINARY").unwrap());
+    command.args(["--exact", name, "--ignored", "--nocapture"]).envs(variables.iter().copied());
+    told_by(command.current_dir("/").uid(NONROOT).gid(NONROOT))
+}
+
+fn told_by(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    let complained = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && told.contains("1 passed"), "{told}\n{complained}");
+    told
+}
+
+/// Whether file systems can be mounted here, in a namespace of their own.
+pub fn can_mount() -> bool {
+    let script = "mount -t tmpfs tmpfs /mnt";
+    is_root()
+        && Command::new("unshare")
+            .args(["--mount", "--propagation", "private", "sh", "-c", script])
+            .output()
+            .is_ok_and(|done| done.status.success())
+}
+
+/// `mount ARGS… POINT`, making the point.
+pub fn mount(args: &[&str], point: &Path) {
+    if !point.exists() {
+        fs::create_dir_all(point).unwrap();
+    }
+    let done = Command::new("mount").args(args).arg(point).output().unwrap();
+    assert!(done.status.success(), "{args:?} {}: {}", point.display(), String::from_utf8_lossy(&done.stderr));
+}

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::symlink;
 use std::process::Stdio;
 
 use serde_json::json;
@@ -182,8 +183,10 @@ fn a_key_in_memory_is_ephemeral_unless_somebody_says_otherwise() {
 fn a_provider_that_does_not_answer_is_asked_until_the_time_is_over() {
     let place = Place::with_ring("ES256");
     place.write("patience.toml", "[process]\nboot_timeout = \"1s\"\n[provider]\ndurable = true\n");
-    // No file system takes such a name: an input/output error like any other, and one that root gets too.
-    let mut args = on(&format!("file:{}", place.path(&"x".repeat(300)).display()));
+    // Kubelet's link between two states: the one thing that may come right in a moment, also for root.
+    fs::create_dir(place.path("volume")).unwrap();
+    symlink("..gone", place.path("volume/..data")).unwrap();
+    let mut args = on_file(&place, "volume");
     args.extend(["--config".to_owned(), place.path("patience.toml").display().to_string()]);
     let (exit, log) = refused(&place, &args);
     assert_eq!(exit, Some(69), "{log}");
