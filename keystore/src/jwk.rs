@@ -348,7 +348,7 @@ pub(crate) fn minimal(octets: &[u8]) -> &[u8] {
 }
 
 /// Bits of a minimal big-endian integer.
-fn bit_len(minimal: &[u8]) -> usize {
+pub(crate) fn bit_len(minimal: &[u8]) -> usize {
     minimal.first().map_or(0, |top| minimal.len() * 8 - top.leading_zeros() as usize)
 }
 

@@ -43,6 +43,7 @@ pub mod rotation;
 pub mod signer;
 pub mod snapshot;
 pub mod verify;
+pub mod weakness;
 
 pub use algorithm::{Algorithm, KeyType};
 pub use codes::all as all_codes;

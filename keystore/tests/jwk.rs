@@ -38,18 +38,18 @@ fn writer_1_writes_these_bytes() {
         out
     };
     assert_eq!(
-        written("keys/p256-priv.der", Algorithm::Es256),
+        written("keys/made.p256.der", Algorithm::Es256),
         concat!(
             r#"x{"kty":"EC","use":"sig","alg":"ES256","kid":"old \"key\" \\1","crv":"P-256","#,
-            r#""x":"HKz_tV8vLO_YnYnrN0smgRUkUoAt7qCZFgaBN9g5z38","#,
-            r#""y":"xIGkRJIwTX72asEXvv6DqNCPFV8rUvn2GN1EcCkEjg8"}"#
+            r#""x":"wFSdyn3aWhP-Ep3gJPIyJrgDzT59Bli797UO2CoWbyk","#,
+            r#""y":"Cn2YEnAQgTeLqXDI6x43GLIpqSZ7IwFf7eKdqNrscEg"}"#
         )
     );
     assert_eq!(
-        written("keys/pkcs8.ed25519-priv-pkcs8v1.der", Algorithm::EdDsa),
+        written("keys/made.ed25519.v1.der", Algorithm::EdDsa),
         concat!(
             r#"x{"kty":"OKP","use":"sig","alg":"EdDSA","kid":"old \"key\" \\1","crv":"Ed25519","#,
-            r#""x":"TSkWfz8ZEqb3rfopOgUaFcBexnuPFyZ7HFVQ3OhTvQ0"}"#
+            r#""x":"GsCxgDjp5aOI-smC6jfGrIe52zwxbcDcu5AwDQZ283c"}"#
         )
     );
     let rsa = written("keys/pkcs8.rsa2048.pem", Algorithm::Ps256);
@@ -63,7 +63,7 @@ fn writer_1_writes_these_bytes() {
 #[test]
 fn what_is_written_reads_back_and_holds_nothing_private() {
     for file in
-        ["keys/pkcs8.rsa2048.pem", "keys/openssl.p256.pem", "keys/openssl.p384.pem", "keys/pkcs8.ed25519.pem"]
+        ["keys/pkcs8.rsa2048.pem", "keys/openssl.p256.pem", "keys/made.p384.pem", "keys/pkcs8.ed25519.pem"]
     {
         let key = public(file);
         let mut out = String::new();
@@ -82,9 +82,9 @@ fn what_is_written_reads_back_and_holds_nothing_private() {
 fn spki_is_what_openssl_and_others_write() {
     for (private, public_der) in [
         ("keys/pkcs8.ed25519.pem", read("keys/pkcs8.ed25519.pub.der")),
-        ("keys/pkcs8.ed25519-priv-pkcs8v1.der", read("keys/ed25519-pub.der")),
-        ("keys/p256-priv.der", read("keys/p256-pub.der")),
-        ("keys/openssl.p384.pem", pem_body("keys/openssl.p384.pub.pem")),
+        ("keys/made.ed25519.v1.der", read("keys/made.ed25519.pub.der")),
+        ("keys/made.p256.der", read("keys/made.p256.pub.der")),
+        ("keys/made.p384.pem", pem_body("keys/made.p384.pub.pem")),
         ("keys/openssl.p256.pem", pem_body("keys/openssl.p256.pub.pem")),
         ("keys/pkcs8.rsa2048.pem", pem_body("keys/pkcs8.rsa2048.pub.pem")),
     ] {
@@ -101,7 +101,7 @@ fn pem_body(file: &str) -> Vec<u8> {
 
 #[test]
 fn reading_is_strict() {
-    let ec = Value::Object(public("keys/p256-priv.der").to_jwk_map());
+    let ec = Value::Object(public("keys/made.p256.der").to_jwk_map());
     let rsa = Value::Object(public("keys/pkcs8.rsa2048.pem").to_jwk_map());
     let ed = Value::Object(public("keys/pkcs8.ed25519.pem").to_jwk_map());
     let x = text(&ec, "/x").to_owned();
@@ -175,7 +175,7 @@ fn foreign_exponents_are_odd_from_3_below_2_to_the_32() {
 #[test]
 fn an_entry_says_what_it_is_for() {
     let with = |extra: Value| {
-        let mut jwk = public("keys/p256-priv.der").to_jwk_map();
+        let mut jwk = public("keys/made.p256.der").to_jwk_map();
         jwk.extend(object(&extra).clone());
         PublicJwk::from_json(&Value::Object(jwk))
     };
@@ -257,7 +257,7 @@ proptest! {
 
     #[test]
     fn one_key_has_one_spelling(at in 0_usize..43, letter in "[A-Za-z0-9_-]") {
-        let map = public("keys/p256-priv.der").to_jwk_map();
+        let map = public("keys/made.p256.der").to_jwk_map();
         let mut changed = map.clone();
         let mut x = map["x"].as_str().unwrap().to_owned();
         x.replace_range(at..=at, &letter);

@@ -20,7 +20,7 @@ const KEYS: [(&str, Algorithm); 7] = [
     ("keys/pkcs8.rsa2048.pem", Algorithm::Rs512),
     ("keys/pkcs8.rsa2048.pem", Algorithm::Ps256),
     ("keys/openssl.p256.pem", Algorithm::Es256),
-    ("keys/openssl.p384.pem", Algorithm::Es384),
+    ("keys/made.p384.pem", Algorithm::Es384),
     ("keys/pkcs8.ed25519.pem", Algorithm::EdDsa),
 ];
 
@@ -317,7 +317,7 @@ fn a_verifier_takes_one_algorithm_of_one_key() {
         VerifyError::KeyUnfit
     );
     // Another key under the same kid: the signature decides.
-    let other = PrivateKey::parse(&read("keys/pkcs8.ed25519-priv-pkcs8v1.der")).unwrap();
+    let other = PrivateKey::parse(&read("keys/made.ed25519.v1.der")).unwrap();
     let token = Signer::new(&other, Algorithm::EdDsa, kid.clone()).unwrap().sign_blocking(b"{}").unwrap();
     let verifier = Verifier::new(key.public(), Algorithm::EdDsa, kid.clone()).unwrap();
     assert_eq!(verify(&token, &verifier), Err(VerifyError::Signature));

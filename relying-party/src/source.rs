@@ -58,8 +58,15 @@ impl Source {
 
     async fn read_from(&self, jwks_uri: &str) -> Result<Fresh, SourceError> {
         let fetched = self.document(Document::Jwks, jwks_uri).await?;
-        let keys = KeySet::read(&fetched.body, &self.allowed)?;
-        Ok(Fresh { keys, max_age: max_age(&fetched.headers) })
+        let max_age = max_age(&fetched.headers);
+        let allowed = self.allowed.clone();
+        // Whether a modulus is weak takes milliseconds a key, and a hostile set has hundreds: off the async workers.
+        let work = move || KeySet::read(&fetched.body, &allowed);
+        let keys = match tokio::task::spawn_blocking(work).await {
+            Ok(read) => read?,
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        };
+        Ok(Fresh { keys, max_age })
     }
 
     async fn document(&self, document: Document, url: &str) -> Result<Fetched, SourceError> {

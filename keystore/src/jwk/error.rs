@@ -1,5 +1,7 @@
 //! Why a JWK was refused.
 
+use crate::weakness::Weakness;
+
 /// Why a JWK was refused. Names members, never their values, which may be secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -46,6 +48,9 @@ pub enum JwkError {
     /// The RSA modulus cannot be a product of two odd primes.
     #[error("the RSA modulus is even")]
     RsaEvenModulus,
+    /// Arithmetic shows that the RSA modulus keeps no secret.
+    #[error(transparent)]
+    RsaWeak(#[from] Weakness),
     /// The RSA exponent is out of bounds.
     #[error("the RSA public exponent must be odd, at least {least} and below 2^32")]
     RsaExponent {

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{Curve, Exponents, JwkError, PublicKey, RSA_MAX_BITS};
 use crate::Algorithm;
+use crate::weakness;
 
 /// One entry of a JWKS as its issuer wrote it: the key, and what it says of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +76,13 @@ fn rsa(jwk: &Map<String, Value>, exponents: Exponents) -> Result<PublicKey, JwkE
             return Err(JwkError::Length(name));
         }
     }
-    PublicKey::rsa(&n, &e, exponents)
+    let key = PublicKey::rsa(&n, &e, exponents)?;
+    weakness::of_modulus(&n).map_or(Ok(()), Err)?;
+    // Of a key of ours the factors are at hand, or the ring asks for itself.
+    if exponents == Exponents::Foreign {
+        weakness::of_unfactored_modulus(&n).map_or(Ok(()), Err)?;
+    }
+    Ok(key)
 }
 
 fn ec(jwk: &Map<String, Value>) -> Result<PublicKey, JwkError> {

@@ -2,7 +2,8 @@
 
 use crate::findings::Code;
 use crate::json::JsonError;
-use crate::jwk::JwkError;
+use crate::jwk::{JwkError, KeyId};
+use crate::weakness::Weakness;
 use crate::{Algorithm, KeyType};
 
 /// Why a key was refused. Holds no part of the value that was read.
@@ -119,6 +120,48 @@ pub enum KeyError {
     /// Components that contradict each other.
     #[error("the RSA key's components contradict each other")]
     RsaInconsistent,
+    /// A small prime divides the modulus.
+    #[error("the RSA modulus has the small factor {prime}")]
+    RsaSmallFactor {
+        /// The smallest.
+        prime: u32,
+    },
+    /// One prime is much shorter than the other.
+    #[error(
+        "the RSA key's primes have {shorter} and {longer} bits, where about half of the modulus each is wanted"
+    )]
+    RsaLopsided {
+        /// Bits of one.
+        shorter: usize,
+        /// Bits of the other.
+        longer: usize,
+    },
+    /// The two primes are too close to each other.
+    #[error("the RSA key's primes are too close to each other")]
+    RsaClosePrimes,
+    /// The fingerprint of the broken Infineon library.
+    #[error("the RSA modulus has the fingerprint of a broken generator (ROCA, CVE-2017-15361)")]
+    RsaRoca,
+    /// A modulus that is mostly zeros.
+    #[error("the RSA modulus has a pattern of zero octets, which no random primes make")]
+    RsaPattern,
+    /// The modulus is a prime itself.
+    #[error("the RSA modulus is a prime, not a product of two")]
+    RsaPrimeModulus,
+    /// A private exponent that continued fractions or lattices find.
+    #[error("the RSA private exponent has {bits} bits, less than half of the modulus")]
+    RsaSmallPrivateExponent {
+        /// Its length.
+        bits: usize,
+    },
+    /// Everybody has this key.
+    #[error("the private half of this key ({kid}) is published: {published_in}")]
+    Leaked {
+        /// Its thumbprint.
+        kid: KeyId,
+        /// Where.
+        published_in: &'static str,
+    },
     /// A private scalar of zero or beyond the curve's order.
     #[error("the private scalar is out of the curve's range")]
     ScalarOutOfRange,
@@ -171,6 +214,14 @@ impl KeyError {
             Self::RsaMultiPrime => &RSA_MULTI_PRIME,
             Self::RsaEqualPrimes => &RSA_EQUAL_PRIMES,
             Self::RsaInconsistent => &RSA_INCONSISTENT,
+            Self::RsaSmallFactor { .. } => &RSA_SMALL_FACTOR,
+            Self::RsaLopsided { .. } => &RSA_LOPSIDED,
+            Self::RsaClosePrimes => &RSA_CLOSE_PRIMES,
+            Self::RsaRoca => &RSA_ROCA,
+            Self::RsaPattern => &RSA_PATTERN,
+            Self::RsaPrimeModulus => &RSA_PRIME_MODULUS,
+            Self::RsaSmallPrivateExponent { .. } => &RSA_SMALL_PRIVATE_EXPONENT,
+            Self::Leaked { .. } => &LEAKED,
             Self::ScalarOutOfRange => &SCALAR_OUT_OF_RANGE,
             Self::NotOnCurve => &NOT_ON_CURVE,
             Self::Mismatch => &MISMATCH,
@@ -188,10 +239,24 @@ impl From<JwkError> for KeyError {
             JwkError::RsaSize { bits } if bits < crate::jwk::RSA_MIN_BITS => Self::RsaTooSmall { bits },
             JwkError::RsaSize { bits } => Self::RsaTooLarge { bits },
             JwkError::RsaExponent { .. } => Self::RsaExponent,
-            JwkError::RsaEvenModulus => Self::RsaInconsistent,
+            JwkError::RsaEvenModulus => Self::RsaSmallFactor { prime: 2 },
+            JwkError::RsaWeak(weakness) => weakness.into(),
             JwkError::NotOnCurve => Self::NotOnCurve,
             JwkError::Symmetric => Self::Symmetric,
             other => Self::MalformedJwk(other),
+        }
+    }
+}
+
+/// A weak modulus is weak in a key of ours as in anybody's.
+impl From<Weakness> for KeyError {
+    fn from(weakness: Weakness) -> Self {
+        match weakness {
+            Weakness::SmallFactor { prime } => Self::RsaSmallFactor { prime },
+            Weakness::ClosePrimes => Self::RsaClosePrimes,
+            Weakness::Roca => Self::RsaRoca,
+            Weakness::Pattern => Self::RsaPattern,
+            Weakness::Prime => Self::RsaPrimeModulus,
         }
     }
 }
@@ -224,6 +289,14 @@ pub static CODES: &[&Code] = &[
     &RSA_MULTI_PRIME,
     &RSA_EQUAL_PRIMES,
     &RSA_INCONSISTENT,
+    &RSA_SMALL_FACTOR,
+    &RSA_LOPSIDED,
+    &RSA_CLOSE_PRIMES,
+    &RSA_ROCA,
+    &RSA_PATTERN,
+    &RSA_PRIME_MODULUS,
+    &RSA_SMALL_PRIVATE_EXPONENT,
+    &LEAKED,
     &SCALAR_OUT_OF_RANGE,
     &NOT_ON_CURVE,
     &MISMATCH,
@@ -366,6 +439,50 @@ static RSA_INCONSISTENT: Code = Code::refused(
     "key.rsa_inconsistent",
     "The components of the RSA key contradict each other: it is damaged, and signing with it could reveal it.",
     "Restore the key from its source; check with `openssl pkey -in KEY -check -noout`.",
+);
+static RSA_SMALL_FACTOR: Code = Code::refused(
+    "key.rsa_small_factor",
+    "A small prime divides the RSA modulus, so that it is damaged or can be factored.",
+    "Restore the key from its source; if that has the factor too, make a new key and discard the tool that made \
+     this one.",
+);
+static RSA_LOPSIDED: Code = Code::refused(
+    "key.rsa_lopsided",
+    "One prime of the RSA key is much shorter than the other, and the key as weak as the shorter one.",
+    "Make a new key whose primes have half of the modulus each, as every common tool does.",
+);
+static RSA_CLOSE_PRIMES: Code = Code::refused(
+    "key.rsa_close_primes",
+    "The primes of the RSA key are so close to each other that Fermat's method finds them at once (FIPS 186-5 \
+     appendix A.1.3).",
+    "Make a new key, and discard the tool that made this one.",
+);
+static RSA_ROCA: Code = Code::refused(
+    "key.rsa_roca",
+    "The RSA modulus has the fingerprint of the Infineon library that makes factorable keys (ROCA, CVE-2017-15361).",
+    "Make a new key outside the smart card, TPM or token that made this one.",
+);
+static RSA_PATTERN: Code = Code::refused(
+    "key.rsa_pattern",
+    "The RSA modulus consists of zero octets to an extent that no random primes make; such numbers can be factored.",
+    "Make a new key, and discard the tool that made this one.",
+);
+static RSA_PRIME_MODULUS: Code = Code::refused(
+    "key.rsa_prime_modulus",
+    "The RSA modulus is a prime, so that everybody can compute the private exponent.",
+    "Make a new key, and discard the tool that made this one.",
+);
+static RSA_SMALL_PRIVATE_EXPONENT: Code = Code::refused(
+    "key.rsa_small_private_exponent",
+    "The RSA private exponent is so short that the public half reveals it (Wiener; Boneh and Durfee; FIPS 186-5 \
+     appendix A.1.1).",
+    "Make a new key with the usual public exponent, 65537.",
+);
+static LEAKED: Code = Code::refused(
+    "key.leaked",
+    "The private half is published, in an RFC, a test suite or a list of broken keys: everybody can sign with it.",
+    "Make a new key (`oneseal keys init`, or `openssl genpkey`). If tokens were signed with this one, revoke it at \
+     once.",
 );
 static SCALAR_OUT_OF_RANGE: Code = Code::refused(
     "key.scalar_out_of_range",

@@ -1,17 +1,21 @@
 //! Decides whether components are a key: the one place where a [`PrivateKey`] is made.
 //!
-//! Sizes and exponents are compared here; that the components belong together is asked of the primitive that will
-//! sign with them, so that there is no second opinion to disagree with it. The public half is always derived from
-//! the private one, and one that is written beside it must be the same.
+//! Sizes and exponents are compared here, and what is weak is found here and in [`crate::weakness`]; that the
+//! components belong together is asked of the primitive that will sign with them, so that there is no second opinion
+//! to disagree with it. The public half is always derived from the private one, and one that is written beside it
+//! must be the same. Last, the key signs a probe that its public half must verify: whatever is wrong with a key that
+//! no question here finds, such as a factor that is no prime, shows there.
 
 use aws_lc_rs::signature::{EcdsaKeyPair, Ed25519KeyPair, KeyPair as _};
+use crypto_bigint::{BoxedUint, ConcatenatingMul as _};
 use sec1::der::Encode;
 use sec1::{EcParameters, EcPrivateKey};
 use zeroize::Zeroizing;
 
 use super::pair::{KeyPair, signing};
-use super::{KeyError, PrivateKey, RsaSecret, Secret, der};
-use crate::jwk::{Curve, Exponents, PublicKey, minimal};
+use super::{KeyError, PrivateKey, RsaSecret, Secret, der, leaked};
+use crate::jwk::{Curve, Exponents, JwkError, PublicKey, bit_len, minimal};
+use crate::weakness;
 
 /// The components of an RSA key as they were read (RFC 8017 section 3.2), big-endian.
 pub(super) struct RsaParts<'a> {
@@ -25,28 +29,80 @@ pub(super) struct RsaParts<'a> {
     pub(super) qi: &'a [u8],
 }
 
-/// Sizes first, so that no work is done on what is refused anyway.
+/// Sizes first, so that no work is done on what is refused anyway; then what the factors show, so that a weak key is
+/// called weak and not broken; then whether everything belongs together.
 pub(super) fn rsa(parts: &RsaParts<'_>) -> Result<PrivateKey, KeyError> {
-    let public = PublicKey::rsa(parts.n, parts.e, Exponents::Ours)?;
-    if minimal(parts.p) == minimal(parts.q) {
+    let (d, p, q) = (minimal(parts.d), minimal(parts.p), minimal(parts.q));
+    let public = match PublicKey::rsa(parts.n, parts.e, Exponents::Ours) {
+        // Who chooses a short private exponent gets a public one as long as the modulus.
+        Err(JwkError::RsaExponent { .. }) if is_short(d, minimal(parts.n)) => {
+            return Err(KeyError::RsaSmallPrivateExponent { bits: bit_len(d) });
+        }
+        public => public?,
+    };
+    if p == q {
         return Err(KeyError::RsaEqualPrimes);
     }
-    let modulus_len = minimal(parts.n).len();
+    let n = minimal(parts.n);
     let secret = |octets: &[u8]| match minimal(octets) {
-        octets if octets.is_empty() || octets.len() > modulus_len => Err(KeyError::RsaInconsistent),
+        octets if octets.is_empty() || octets.len() > n.len() => Err(KeyError::RsaInconsistent),
         octets => Ok(Zeroizing::new(octets.to_vec())),
     };
-    judged(
-        public,
-        Secret::Rsa(Box::new(RsaSecret {
-            d: secret(parts.d)?,
-            p: secret(parts.p)?,
-            q: secret(parts.q)?,
-            dp: secret(parts.dp)?,
-            dq: secret(parts.dq)?,
-            qi: secret(parts.qi)?,
-        })),
-    )
+    let secret = RsaSecret {
+        d: secret(d)?,
+        p: secret(p)?,
+        q: secret(q)?,
+        dp: secret(parts.dp)?,
+        dq: secret(parts.dq)?,
+        qi: secret(parts.qi)?,
+    };
+    factors(n, p, q)?;
+    let key = judged(public, Secret::Rsa(Box::new(secret)))?;
+    if is_short(d, n) {
+        return Err(KeyError::RsaSmallPrivateExponent { bits: bit_len(d) });
+    }
+    Ok(key)
+}
+
+/// What is asked of a public half that stands in our key set without its private one: everybody will take what
+/// verifies with it for ours. Its own reader has judged sizes and the cheap weaknesses.
+pub(crate) fn published_half(public: &PublicKey) -> Result<(), KeyError> {
+    if let Some((n, _)) = public.rsa_components()
+        && let Some(weakness) = weakness::of_unfactored_modulus(n)
+    {
+        return Err(weakness.into());
+    }
+    not_leaked(public)
+}
+
+/// Whether n is the product of two factors that are fit to be secret: about half of it each, and far from each other
+/// (FIPS 186-5 appendix A.1.3). That they are primes is left to the probe: with others a signature does not verify.
+fn factors(n: &[u8], p: &[u8], q: &[u8]) -> Result<(), KeyError> {
+    let uint = |octets| Zeroizing::new(BoxedUint::from_be_slice_vartime(octets));
+    let (first, second) = (uint(p), uint(q));
+    if first.concatenating_mul(&*second) != BoxedUint::from_be_slice_vartime(n) {
+        return Err(KeyError::RsaInconsistent);
+    }
+    if let Some(weakness) = weakness::of_modulus(n) {
+        return Err(weakness.into());
+    }
+    let (shorter, longer) = (bit_len(p).min(bit_len(q)), bit_len(p).max(bit_len(q)));
+    if shorter * LOPSIDED.1 < bit_len(n) * LOPSIDED.0 {
+        return Err(KeyError::RsaLopsided { shorter, longer });
+    }
+    let (larger, smaller) = if *first > *second { (first, second) } else { (second, first) };
+    let difference = Zeroizing::new(larger.wrapping_sub(&*smaller));
+    let bits = usize::try_from(difference.bit_width_vartime()).unwrap_or(0);
+    if bits <= (bit_len(n) / 2).saturating_sub(CLOSE_PRIMES_BITS) {
+        return Err(KeyError::RsaClosePrimes);
+    }
+    Ok(())
+}
+
+/// FIPS 186-5 appendix A.1.1: d is above 2^(half the modulus). Wiener finds it below a quarter, Boneh and Durfee below
+/// 0.292.
+fn is_short(d: &[u8], n: &[u8]) -> bool {
+    bit_len(d) * 2 <= bit_len(n)
 }
 
 /// `scalar` may be shorter than the field, as some writers leave leading zeros out; `stated` is a point as SEC1
@@ -80,13 +136,24 @@ pub(super) fn ed25519(seed: &[u8], stated: Option<&[u8]>) -> Result<PrivateKey, 
     judged(public, Secret::Ed25519(seed))
 }
 
-/// Builds the primitive's pair once, which compares everything with everything.
+/// Builds the primitive's pair once, which compares everything with everything; then asks whether it works, and
+/// whether it is a secret at all.
 fn judged(public: PublicKey, secret: Secret) -> Result<PrivateKey, KeyError> {
     let pair = KeyPair::from_secret(&public, &secret)?;
     if pair.public()? != public {
         return Err(KeyError::Mismatch);
     }
+    pair.probe(&public)?;
+    not_leaked(&public)?;
     Ok(PrivateKey { secret, public, declared_algorithm: None })
+}
+
+fn not_leaked(public: &PublicKey) -> Result<(), KeyError> {
+    let kid = public.thumbprint();
+    match leaked::published_in(&kid) {
+        Some(published_in) => Err(KeyError::Leaked { kid, published_in }),
+        None => Ok(()),
+    }
 }
 
 /// The primitive derives the point of a key that comes without one.
@@ -117,3 +184,10 @@ fn same_point(stated: &[u8], x: &[u8], y: &[u8]) -> Result<(), KeyError> {
     };
     if same { Ok(()) } else { Err(KeyError::Mismatch) }
 }
+
+/// The shortest prime as a part of the modulus. Common tools give both the same length; a bit or two of difference
+/// harms nobody.
+const LOPSIDED: (usize, usize) = (7, 16);
+
+/// FIPS 186-5 appendix A.1.3: |p - q| is above 2^(half the modulus - 100).
+const CLOSE_PRIMES_BITS: usize = 100;

@@ -12,6 +12,7 @@ mod error;
 mod form;
 mod generate;
 mod judge;
+mod leaked;
 mod pair;
 mod pem;
 mod private_jwk;
@@ -22,6 +23,7 @@ use zeroize::Zeroizing;
 
 pub use error::{CODES, KeyError};
 pub use generate::{generate, generate_rsa};
+pub(crate) use judge::published_half;
 pub(crate) use pair::KeyPair;
 
 use crate::findings::Findings;

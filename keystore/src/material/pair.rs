@@ -9,7 +9,8 @@ use aws_lc_rs::signature::{
 };
 
 use super::{KeyError, PrivateKey, RsaSecret, Secret};
-use crate::jwk::{Curve, Exponents, PublicKey};
+use crate::jwk::{Curve, Exponents, PublicKey, RSA_MAX_BITS};
+use crate::verify::Verifier;
 use crate::{Algorithm, KeyType};
 
 /// A key pair of the primitive. It holds private material in memory that it wipes itself, and has no way out.
@@ -66,6 +67,19 @@ impl KeyPair {
             }
         };
         public.map_err(KeyError::from)
+    }
+
+    /// Signs a probe as a token would be signed, and verifies it with the public half.
+    ///
+    /// # Errors
+    /// [`KeyError::Probe`].
+    pub(super) fn probe(&self, public: &PublicKey) -> Result<(), KeyError> {
+        let algorithm = public.key_type().default_algorithm();
+        let verifier = Verifier::new(public, algorithm, public.thumbprint()).map_err(|_| KeyError::Probe)?;
+        let mut buffer = [0; RSA_MAX_BITS / 8];
+        let signature =
+            self.sign(algorithm, &SystemRandom::new(), PROBE, &mut buffer).ok_or(KeyError::Probe)?;
+        verifier.verify_signature(PROBE, signature).map_err(|_| KeyError::Probe)
     }
 
     /// Octets of a signature.
@@ -125,3 +139,6 @@ fn padding(algorithm: Algorithm) -> Option<&'static dyn RsaEncoding> {
         Algorithm::Es256 | Algorithm::Es384 | Algorithm::EdDsa => None,
     }
 }
+
+/// No signing input of a token: it has no dot.
+const PROBE: &[u8] = b"oneseal signs this to see whether the key works";

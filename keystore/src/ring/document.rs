@@ -18,7 +18,8 @@ use crate::codes::{
 };
 use crate::findings::Code;
 use crate::json::{self, JsonError};
-use crate::material::PrivateKey;
+use crate::jwk::JwkError;
+use crate::material::{KeyError, PrivateKey, published_half};
 use crate::verify::Verifier;
 use crate::{Algorithm, Digest, Findings, Identity, IssuerUrl, KeyId, PublicKey};
 
@@ -259,6 +260,7 @@ fn check_signature(view: &DocumentView, split: &Split<'_>, canonical: &[u8]) -> 
     if kid.as_str() != view.ring_key.kid {
         return Err("ring_key.kid is not the thumbprint of ring_key.public".to_owned());
     }
+    published_half(&public).map_err(|error| error.to_string())?;
     let verifier =
         Verifier::new(&public, Algorithm::EdDsa, kid.clone()).map_err(|error| error.to_string())?;
     verifier.verify_detached(&split.sig, SIG_TYP, canonical).map_err(|error| error.to_string())?;
@@ -275,7 +277,11 @@ fn read_key(view: &KeyView, place: String, half: Option<&Half<'_>>) -> Result<Ri
     let malformed = |what: String| one(&RING_MALFORMED, &place, what);
     let algorithm: Algorithm =
         view.alg.parse().map_err(|error: crate::algorithm::UnknownAlgorithm| malformed(error.to_string()))?;
-    let public = PublicKey::from_jwk(&view.public).map_err(|error| malformed(error.to_string()))?;
+    let weak = |error: KeyError| one(error.code(), &place, error.to_string());
+    let public = PublicKey::from_jwk(&view.public).map_err(|error| match error {
+        JwkError::RsaWeak(weakness) => weak(weakness.into()),
+        other => malformed(other.to_string()),
+    })?;
     if public.key_type() != algorithm.key_type() {
         return Err(malformed(format!("an {} key cannot be for {algorithm}", public.key_type())));
     }
@@ -286,7 +292,10 @@ fn read_key(view: &KeyView, place: String, half: Option<&Half<'_>>) -> Result<Ri
         ));
     }
     let private = match half {
-        None => None,
+        None => {
+            published_half(&public).map_err(weak)?;
+            None
+        }
         Some(Half::Both) => return Err(malformed("it has both `private` and `sealed`".to_owned())),
         Some(Half::Sealed) => {
             return Err(one(
@@ -296,8 +305,7 @@ fn read_key(view: &KeyView, place: String, half: Option<&Half<'_>>) -> Result<Ri
             ));
         }
         Some(Half::Plain(raw)) => {
-            let key = PrivateKey::parse(raw.get().as_bytes())
-                .map_err(|error| one(error.code(), &place, error.to_string()))?;
+            let key = PrivateKey::parse(raw.get().as_bytes()).map_err(weak)?;
             if *key.public() != public {
                 return Err(malformed(format!("the private half does not belong to {kid}")));
             }
