@@ -24,6 +24,8 @@ mod ready_file;
 mod report;
 mod state;
 mod times;
+mod tls;
+mod whole_file;
 
 use std::num::NonZeroUsize;
 use std::process::ExitCode;

@@ -12,8 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oneseal::{BootTime, Clock, Issuer, SystemClock, Tasks};
+use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::{Id, JoinHandle, JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -21,11 +22,13 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Process;
 use crate::exit::{Exit, Failure};
 use crate::http::bind::{SocketFile, Sockets};
+use crate::http::handshake::{self, Plain};
 use crate::http::listener::{MAX_ADMIN_CONNECTIONS, MAX_OPS_CONNECTIONS, serve};
 use crate::http::{admin, documents, ops};
 use crate::metrics::Listener;
 use crate::notify::Notifier;
 use crate::state::State;
+use crate::tls::Tls;
 
 /// A server that serves.
 #[derive(Debug)]
@@ -41,6 +44,8 @@ pub(crate) struct Server {
     /// Ends what keeps the issuer up to date.
     stop_tasks: CancellationToken,
     admin_file: Option<SocketFile>,
+    /// Told by SIGHUP: look at the files of TLS again.
+    look_again: Arc<Notify>,
 }
 
 /// What may differ from one server to another.
@@ -58,11 +63,19 @@ enum Part {
     Ops,
     Admin,
     Tasks,
+    Certificate,
 }
 
 impl Server {
     /// Starts every part and returns when all of them run: from then on readiness says yes and tokens are minted.
-    pub(crate) async fn start(issuer: Issuer, tasks: Tasks, sockets: Sockets, limits: Limits) -> Self {
+    /// `tls`: what the documents listener speaks, if not plain HTTP.
+    pub(crate) async fn start(
+        issuer: Issuer,
+        tasks: Tasks,
+        sockets: Sockets,
+        tls: Option<&Tls>,
+        limits: Limits,
+    ) -> Self {
         let mut server = Self {
             state: Arc::new(State::new(issuer)),
             parts: JoinSet::new(),
@@ -71,9 +84,10 @@ impl Server {
             close_ops: CancellationToken::new(),
             stop_tasks: CancellationToken::new(),
             admin_file: None,
+            look_again: Arc::new(Notify::new()),
         };
         server.follow(tasks).await;
-        server.listen(sockets, limits);
+        server.listen(sockets, tls, limits);
         server.state.set_ready();
         server
     }
@@ -83,6 +97,7 @@ impl Server {
     ///
     /// 0 after a signal, 70 if a part ended by itself, 128 + its number if a second signal cut the end short.
     pub(crate) async fn run(mut self, times: &Process, signals: &mut Signals, notifier: &Notifier) -> Exit {
+        signals.on_hangup(Arc::clone(&self.look_again));
         let (exit, delay, why) = tokio::select! {
             // Both only say that the end has come; neither can be lost.
             stop = signals.next() => {
@@ -120,26 +135,43 @@ impl Server {
         drop(is_running.await);
     }
 
-    fn listen(&mut self, sockets: Sockets, limits: Limits) {
+    fn listen(&mut self, sockets: Sockets, tls: Option<&Tls>, limits: Limits) {
         let Sockets { documents, ops, admin } = sockets;
         let state = Arc::clone(&self.state);
-        let app = documents::app(&state.issuer);
-        let close = self.close.clone();
-        let most = limits.document_connections;
-        self.spawn(
-            Part::Documents,
-            serve(documents, app, Listener::Documents, Arc::clone(&state), most, close),
-        );
+        self.listen_to_documents(documents, tls, limits.document_connections);
         let app = ops::app(Arc::clone(&state));
         let close = self.close_ops.clone();
-        self.spawn(Part::Ops, serve(ops, app, Listener::Ops, Arc::clone(&state), MAX_OPS_CONNECTIONS, close));
+        self.spawn(
+            Part::Ops,
+            serve(ops, Plain, app, Listener::Ops, Arc::clone(&state), MAX_OPS_CONNECTIONS, close),
+        );
         if let Some(admin) = admin {
             let (socket, file) = admin.into_parts();
             let app = admin::app(Arc::clone(&state), limits.may_mint);
             let close = self.close.clone();
-            self.spawn(Part::Admin, serve(socket, app, Listener::Admin, state, MAX_ADMIN_CONNECTIONS, close));
+            self.spawn(
+                Part::Admin,
+                serve(socket, Plain, app, Listener::Admin, state, MAX_ADMIN_CONNECTIONS, close),
+            );
             self.admin_file = Some(file);
         }
+    }
+
+    fn listen_to_documents(&mut self, socket: TcpListener, tls: Option<&Tls>, most: usize) {
+        let (state, close) = (Arc::clone(&self.state), self.close.clone());
+        let app = documents::app(&state.issuer);
+        let Some(tls) = tls else {
+            return self
+                .spawn(Part::Documents, serve(socket, Plain, app, Listener::Documents, state, most, close));
+        };
+        state.metrics.set_tls_certificate(tls.certificates.current().facts.not_after);
+        if let Some(follower) = tls.follower() {
+            let stop = self.stop_tasks.clone();
+            let look_again = Arc::clone(&self.look_again);
+            self.spawn(Part::Certificate, follower.run(Arc::clone(&state), look_again, stop));
+        }
+        let transport = handshake::Tls::new(Arc::clone(&tls.server), Arc::clone(&state));
+        self.spawn(Part::Documents, serve(socket, transport, app, Listener::Documents, state, most, close));
     }
 
     fn spawn(&mut self, part: Part, work: impl Future<Output = ()> + Send + 'static) {
@@ -189,7 +221,10 @@ impl Server {
         let phase = Phase::begin("stop");
         self.close_ops.cancel();
         self.stop_tasks.cancel();
-        if timeout(left_of(all), self.join_all_of(&[Part::Ops, Part::Tasks])).await.is_err() {
+        if timeout(left_of(all), self.join_all_of(&[Part::Ops, Part::Tasks, Part::Certificate]))
+            .await
+            .is_err()
+        {
             tracing::warn!("not everything has ended in time; it is cut off");
         }
         phase.end();
@@ -223,6 +258,7 @@ pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hangup: Signal,
+    on_hangup: Option<Arc<Notify>>,
     input: Option<JoinHandle<()>>,
 }
 
@@ -242,8 +278,14 @@ impl Signals {
             terminate: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,
             hangup: listen(SignalKind::hangup())?,
+            on_hangup: None,
             input,
         })
+    }
+
+    /// Tells this one of each SIGHUP from now on.
+    fn on_hangup(&mut self, tell: Arc<Notify>) {
+        self.on_hangup = Some(tell);
     }
 
     /// The next one.
@@ -266,8 +308,11 @@ impl Signals {
                     self.input = None;
                     return Stop::InputEnd;
                 }
-                // Elsewhere it means: read your files again. The key is followed anyhow; ending would be the default.
-                _ = self.hangup.recv() => tracing::info!("SIGHUP changes nothing: the key is followed by itself"),
+                // It means: read your files again. All of them are followed anyhow; ending would be the default.
+                _ = self.hangup.recv() => {
+                    tracing::info!("SIGHUP: looking at the TLS files, if any; the signing key is followed by itself");
+                    self.on_hangup.iter().for_each(|tell| tell.notify_one());
+                }
             }
         }
     }
@@ -343,7 +388,7 @@ mod tests {
         let any = "127.0.0.1:0".parse().expect("an address");
         let listen = Listen { documents: any, ops: any, admin: Some(dir.join("admin.sock")) };
         let (sockets, _) = Sockets::bind(&listen).expect("free ports");
-        Server::start(issuer, tasks, sockets, Limits { may_mint: false, document_connections: 8 }).await
+        Server::start(issuer, tasks, sockets, None, Limits { may_mint: false, document_connections: 8 }).await
     }
 
     #[tokio::test]

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use http::StatusCode;
+use oneseal::UnixTime;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -37,6 +38,32 @@ impl Listener {
     }
 }
 
+/// Why a TLS handshake came to nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HandshakeFailure {
+    /// The client went away, as a port probe does.
+    Gone,
+    /// It was not done in time.
+    Deadline,
+    /// Plain HTTP was spoken.
+    PlainHttp,
+    /// No version or cipher in common, an alert, or no TLS at all.
+    Protocol,
+}
+
+impl HandshakeFailure {
+    const ALL: [Self; 4] = [Self::Gone, Self::Deadline, Self::PlainHttp, Self::Protocol];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Gone => "gone",
+            Self::Deadline => "deadline",
+            Self::PlainHttp => "plain_http",
+            Self::Protocol => "protocol",
+        }
+    }
+}
+
 type Label = (&'static str, &'static str);
 
 /// Made once for each process.
@@ -45,6 +72,10 @@ pub(crate) struct ServerMetrics {
     /// By listener and class of status: looked up by position, since every request counts here.
     requests: [[Counter; CLASSES.len()]; Listener::ALL.len()],
     connections: [Gauge; Listener::ALL.len()],
+    tls_reloads: [Counter; OUTCOMES.len()],
+    handshake_failures: [Counter; HandshakeFailure::ALL.len()],
+    /// Without TLS it has no sample: an alert on a certificate that is not there would never end.
+    certificate_ends: Family<[Label; 1], Gauge>,
 }
 
 impl ServerMetrics {
@@ -63,6 +94,25 @@ impl ServerMetrics {
             "Connections open now, by listener",
             connections.clone(),
         );
+        let tls_reloads = Family::<[Label; 1], Counter>::default();
+        let handshake_failures = Family::<[Label; 1], Counter>::default();
+        let certificate_ends = Family::<[Label; 1], Gauge>::default();
+        registry.register(
+            "oneseal_tls_reloads",
+            "Changes of the TLS files, by whether the new pair is used",
+            tls_reloads.clone(),
+        );
+        registry.register(
+            "oneseal_tls_handshake_failures",
+            "TLS handshakes that came to nothing, by reason",
+            handshake_failures.clone(),
+        );
+        registry.register_with_unit(
+            "oneseal_tls_certificate_not_after",
+            "Last moment of the TLS certificate in use, since the Unix epoch; absent without TLS",
+            Unit::Seconds,
+            certificate_ends.clone(),
+        );
         registry.register_collector(Box::new(ProcessCollector));
         Self {
             registry,
@@ -73,7 +123,27 @@ impl ServerMetrics {
             }),
             connections: Listener::ALL
                 .map(|listener| connections.get_or_create_owned(&[("listener", listener.as_str())])),
+            tls_reloads: OUTCOMES.map(|outcome| tls_reloads.get_or_create_owned(&[("outcome", outcome)])),
+            handshake_failures: HandshakeFailure::ALL
+                .map(|failure| handshake_failures.get_or_create_owned(&[("reason", failure.as_str())])),
+            certificate_ends,
         }
+    }
+
+    /// The files of TLS have changed, for a pair that is used now or for something that is not.
+    pub(crate) fn count_tls_reload(&self, is_used: bool) {
+        self.tls_reloads[usize::from(!is_used)].inc();
+    }
+
+    /// A TLS handshake has failed.
+    pub(crate) fn count_handshake_failure(&self, failure: HandshakeFailure) {
+        self.handshake_failures[failure as usize].inc();
+    }
+
+    /// The documents listener shows a certificate that ends then.
+    pub(crate) fn set_tls_certificate(&self, not_after: UnixTime) {
+        let gauge = self.certificate_ends.get_or_create_owned(&[("listener", Listener::Documents.as_str())]);
+        gauge.set(not_after.as_secs());
     }
 
     /// One request was answered.
@@ -141,6 +211,7 @@ impl Collector for ProcessCollector {
     }
 }
 
+const OUTCOMES: [&str; 2] = ["ok", "failed"];
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 #[cfg(test)]
@@ -179,7 +250,9 @@ mod tests {
         let page = std::fs::read_to_string(path).expect("docs/metrics.md");
         let (before, rest) = page.split_once(BEGIN).expect("the begin mark");
         let (_, after) = rest.split_once(END).expect("the end mark");
-        let wanted = format!("{before}{BEGIN}{}{END}{after}", table(&text(&ServerMetrics::new())));
+        let metrics = ServerMetrics::new();
+        metrics.set_tls_certificate(UnixTime(0));
+        let wanted = format!("{before}{BEGIN}{}{END}{after}", table(&text(&metrics)));
         if std::env::var_os("TEST_BLESS").is_some() {
             std::fs::write(path, &wanted).expect("docs/ can be written");
         } else {

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::exit::Failure;
 use crate::http::bind::Sockets;
+use crate::whole_file::WholeFile;
 
 /// What is bound, by whom, for which issuer. Written as one line of JSON.
 #[derive(Clone, Debug, Serialize)]
@@ -22,6 +23,10 @@ pub(crate) struct Addresses {
     pub(crate) documents: SocketAddr,
     /// Probes and metrics.
     pub(crate) ops: SocketAddr,
+    /// What `documents` speaks, and where: `https://` or `http://` and the address.
+    pub(crate) documents_url: String,
+    /// The same of `ops`, which is always plain HTTP.
+    pub(crate) ops_url: String,
     /// The admin API's socket, if it is on.
     pub(crate) admin: Option<PathBuf>,
     /// The process.
@@ -33,11 +38,15 @@ impl Addresses {
     ///
     /// # Errors
     /// The kernel does not know its own socket.
-    pub(crate) fn of(issuer: &str, sockets: &Sockets) -> io::Result<Self> {
+    pub(crate) fn of(issuer: &str, sockets: &Sockets, with_tls: bool) -> io::Result<Self> {
+        let (documents, ops) = (sockets.documents.local_addr()?, sockets.ops.local_addr()?);
+        let scheme = if with_tls { "https" } else { "http" };
         Ok(Self {
             issuer: issuer.to_owned(),
-            documents: sockets.documents.local_addr()?,
-            ops: sockets.ops.local_addr()?,
+            documents,
+            ops,
+            documents_url: format!("{scheme}://{documents}"),
+            ops_url: format!("http://{ops}"),
             admin: sockets.admin.as_ref().map(|admin| admin.path().to_owned()),
             pid: std::process::id(),
         })
@@ -48,7 +57,7 @@ impl Addresses {
 #[derive(Debug)]
 #[must_use = "the file goes when this is dropped"]
 pub(crate) struct ReadyFile {
-    path: PathBuf,
+    _file: WholeFile,
 }
 
 impl ReadyFile {
@@ -69,20 +78,8 @@ impl ReadyFile {
     /// It cannot be written.
     pub(crate) fn write(path: PathBuf, addresses: &Addresses) -> Result<Self, Failure> {
         let line = serde_json::to_string(addresses).map_err(|error| failure(&path, error))? + "\n";
-        let mut temporary = path.clone().into_os_string();
-        temporary.push(format!(".{}", addresses.pid));
-        let temporary = PathBuf::from(temporary);
-        fs::write(&temporary, line).and_then(|()| fs::rename(&temporary, &path)).map_err(|error| {
-            drop(fs::remove_file(&temporary));
-            failure(&path, error)
-        })?;
-        Ok(Self { path })
-    }
-}
-
-impl Drop for ReadyFile {
-    fn drop(&mut self) {
-        drop(fs::remove_file(&self.path));
+        let written = WholeFile::write(path.clone(), line.as_bytes());
+        Ok(Self { _file: written.map_err(|error| failure(&path, error))? })
     }
 }
 
@@ -105,6 +102,8 @@ mod tests {
             issuer: "http://127.0.0.1:8080".to_owned(),
             documents: address,
             ops: address,
+            documents_url: format!("https://{address}"),
+            ops_url: format!("http://{address}"),
             admin: None,
             pid: 7,
         };
@@ -114,7 +113,8 @@ mod tests {
         assert_eq!(
             text,
             "{\"issuer\":\"http://127.0.0.1:8080\",\"documents\":\"127.0.0.1:8080\",\
-             \"ops\":\"127.0.0.1:8080\",\"admin\":null,\"pid\":7}\n"
+             \"ops\":\"127.0.0.1:8080\",\
+             \"documents_url\":\"https://127.0.0.1:8080\",\"ops_url\":\"http://127.0.0.1:8080\",\"admin\":null,\"pid\":7}\n"
         );
         drop(file);
         assert_eq!(fs::read_dir(dir.path()).expect("readable").count(), 0);

@@ -56,6 +56,7 @@ use crate::{
     SecretProvider,
 };
 use layout::Layout;
+pub use watch::Watch;
 use write::Intent;
 
 /// How often a file is looked at although no event came: the same as the keystore's refresh. Network file systems
@@ -173,7 +174,7 @@ impl SecretProvider for FileProvider {
         Box::pin(async move {
             loop {
                 // Armed before the comparison: what happens in between is an event, what happened before is seen.
-                let mut watch = watch::Watch::arm(&self.path);
+                let mut watch = Watch::arm(&self.path);
                 self.warn_once_of_missing_watch(&watch);
                 if self.read().await.is_ok_and(|record| record.revision != *since) {
                     return;
@@ -198,7 +199,7 @@ impl SecretProvider for FileProvider {
 }
 
 impl FileProvider {
-    fn warn_once_of_missing_watch(&self, watch: &watch::Watch) {
+    fn warn_once_of_missing_watch(&self, watch: &Watch) {
         let Some(reason) = watch.missing_because() else { return };
         if !self.warned_of_watch.swap(true, Ordering::Relaxed) {
             tracing::warn!(

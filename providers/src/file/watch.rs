@@ -23,9 +23,10 @@ use super::{parent, resolved};
 /// It also bounds how often a busy directory makes us read.
 const SETTLE: Duration = Duration::from_millis(20);
 
-/// A watch on what could change the file.
+/// A watch on what could change a file, or a directory in kubelet's layout. It lives for one wait, and only ever tells
+/// to look again: where the file system tells nothing, the wait is the poll.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub struct Watch {
     #[cfg(target_os = "linux")]
     events: Option<EventStream<[u8; 2048]>>,
     missing: Option<io::Error>,
@@ -35,7 +36,7 @@ pub(super) struct Watch {
 impl Watch {
     /// Watches from now on. Where that is not possible, [`event_or`](Self::event_or) just waits.
     #[cfg(target_os = "linux")]
-    pub(super) fn arm(path: &Path) -> Self {
+    pub fn arm(path: &Path) -> Self {
         let interest = Interest::in_changes_of(path);
         match interest.watch() {
             Ok(events) => Self { events: Some(events), missing: None, interest },
@@ -45,20 +46,23 @@ impl Watch {
 
     /// Watches from now on: not possible here, [`event_or`](Self::event_or) just waits.
     #[cfg(not(target_os = "linux"))]
-    pub(super) fn arm(path: &Path) -> Self {
+    pub fn arm(path: &Path) -> Self {
         Self { missing: None, interest: Interest::in_changes_of(path) }
     }
 
     /// Why there is no watch, if the kernel's limits are the reason. A directory that does not exist (yet) is none.
-    pub(super) fn missing_because(&self) -> Option<&io::Error> {
+    pub fn missing_because(&self) -> Option<&io::Error> {
         use rustix::io::Errno;
         let limits = [Errno::MFILE, Errno::NFILE, Errno::NOSPC, Errno::NOMEM].map(Errno::raw_os_error);
         self.missing.as_ref().filter(|error| error.raw_os_error().is_some_and(|code| limits.contains(&code)))
     }
 
     /// Waits for a change that matters, or for `poll`.
+    ///
+    /// # Cancel safety
+    /// Changes nothing but this watch.
     #[cfg(target_os = "linux")]
-    pub(super) async fn event_or(&mut self, poll: Duration) {
+    pub async fn event_or(&mut self, poll: Duration) {
         let Some(events) = &mut self.events else { return time::sleep(poll).await };
         let interest = &self.interest;
         let change = async {
@@ -76,8 +80,11 @@ impl Watch {
     }
 
     /// Waits for `poll`.
+    ///
+    /// # Cancel safety
+    /// Changes nothing.
     #[cfg(not(target_os = "linux"))]
-    pub(super) async fn event_or(&mut self, poll: Duration) {
+    pub async fn event_or(&mut self, poll: Duration) {
         time::sleep(poll).await;
     }
 }

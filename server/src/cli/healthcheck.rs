@@ -1,6 +1,7 @@
 //! `oneseal healthcheck`: asks a replica's `/readyz`, for a container whose image has no other HTTP client.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use http::StatusCode;
@@ -24,6 +25,9 @@ pub(crate) struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    /// With an https URL: trust the certificates in this PEM file beside the system's
+    #[arg(long, value_name = "FILE", requires = "url")]
+    ca: Option<PathBuf>,
 }
 
 /// 0 if it is ready, 1 if it is not or does not answer within two seconds.
@@ -31,9 +35,10 @@ pub(crate) struct Args {
 /// # Errors
 /// It is not ready, or the configuration that should say where to ask is wrong.
 pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> {
-    let Args { ops, url, json } = args;
+    let Args { ops, url, json, ca } = args;
     if let Some(url) = url {
-        return ask(&url, None, json).await;
+        let roots = ca.iter().map(|path| super::read_ca(path)).collect::<Result<_, _>>()?;
+        return ask(&url, None, roots, json).await;
     }
     let ops = match ops {
         Some(ops) => ops,
@@ -47,7 +52,7 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     let url = format!("http://localhost:{}/readyz", ops.port());
     let mut last = Ok(Exit::No);
     for address in reachable(ops) {
-        last = ask(&url, Some(address), json).await;
+        last = ask(&url, Some(address), Vec::new(), json).await;
         if last.is_ok() {
             break;
         }
@@ -66,10 +71,16 @@ fn reachable(bound: SocketAddr) -> Vec<SocketAddr> {
     hosts.into_iter().map(|host| SocketAddr::new(host, bound.port())).collect()
 }
 
-async fn ask(url: &str, connect_to: Option<SocketAddr>, json: bool) -> Result<Exit, Failure> {
+async fn ask(
+    url: &str,
+    connect_to: Option<SocketAddr>,
+    roots: Vec<String>,
+    json: bool,
+) -> Result<Exit, Failure> {
     let mut options = FetchOptions::default();
     options.connect_to = connect_to.map(ConnectTo::AsUrl);
     options.deadline = DEADLINE;
+    options.extra_roots = roots;
     options.https = url.starts_with("https:");
     let no = |message: String| Failure::new(Exit::No, message);
     let fetcher = Fetcher::new(&options).map_err(|error| no("no client".to_owned()).because(error))?;

@@ -5,7 +5,8 @@
 //! printed once, by `main`.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -146,6 +147,12 @@ pub(crate) fn answer(said: &clap::Error) -> Result<Exit, Failure> {
     let (message, rest) = text.split_once("\n\n").unwrap_or((text, ""));
     let failure = Failure::usage(message.trim());
     Err(if rest.trim().is_empty() { failure } else { failure.with_hint(rest.trim()) })
+}
+
+/// Certificates that are trusted beside the system's, as PEM.
+fn read_ca(path: &Path) -> Result<String, Failure> {
+    let pem = fs::read_to_string(path);
+    pem.map_err(|error| Failure::usage(format!("--ca {} cannot be read", path.display())).because(error))
 }
 
 /// By which a key is known that was pasted by mistake: of PEM, and of a JWK. What is not taken is quoted otherwise.

@@ -22,6 +22,12 @@ pub(crate) struct Overrides {
     /// listen.admin: Unix socket of the admin API, or `none`
     #[arg(long, value_name = "PATH")]
     listen_admin: Option<String>,
+    /// tls.certificate: PEM file of the certificate chain; with it the documents listener speaks TLS
+    #[arg(long, value_name = "PATH")]
+    tls_certificate: Option<String>,
+    /// tls.private_key: PEM file of the certificate's private key
+    #[arg(long, value_name = "PATH")]
+    tls_private_key: Option<String>,
 }
 
 impl Overrides {
@@ -34,6 +40,8 @@ impl Overrides {
             .flag("--listen-documents", "listen.documents", self.listen_documents)
             .flag("--listen-ops", "listen.ops", self.listen_ops)
             .flag("--listen-admin", "listen.admin", self.listen_admin)
+            .flag("--tls-certificate", "tls.certificate", self.tls_certificate)
+            .flag("--tls-private-key", "tls.private_key", self.tls_private_key)
     }
 }
 
@@ -50,12 +58,14 @@ mod tests {
             listen_documents: word(),
             listen_ops: word(),
             listen_admin: word(),
+            tls_certificate: word(),
+            tls_private_key: None,
         };
         let globals = Globals { config: None, log_format: None };
         let findings =
             crate::config::Config::load(overrides.sources(&globals)).expect_err("nonsense in each").findings;
         let places: Vec<_> = findings.iter().map(|finding| finding.place.as_str()).collect();
-        for flag in ["--issuer", "--provider", "--listen-documents", "--listen-ops"] {
+        for flag in ["--issuer", "--provider", "--listen-documents", "--listen-ops", "tls.private_key"] {
             assert!(places.contains(&flag), "{flag}: {findings}");
         }
     }

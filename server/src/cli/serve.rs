@@ -19,6 +19,8 @@ use crate::lifecycle::{Limits, Server, Signals};
 use crate::logging::{self, LogFormat};
 use crate::notify::Notifier;
 use crate::ready_file::{Addresses, ReadyFile};
+use crate::tls::Tls;
+use crate::whole_file::WholeFile;
 use crate::{app, output, report};
 
 /// Serve the issuer's documents, until a signal ends it.
@@ -40,15 +42,29 @@ pub(crate) struct Args {
     /// End, as on SIGINT, when standard input does: for a program that starts this one and may die without a word
     #[arg(long)]
     exit_on_stdin_eof: bool,
+    /// Speak TLS with a certificate made at this start, for an issuer on this machine such as https://localhost:8443
+    #[arg(long)]
+    dev_tls: bool,
+    /// Where --dev-tls writes the certificate that vouches for it, for `oneseal verify --ca` and others; gone at the end
+    #[arg(long, value_name = "PATH", default_value = DEV_CA, requires = "dev_tls")]
+    dev_tls_ca: PathBuf,
     #[command(flatten)]
     overrides: Overrides,
 }
 
 pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> {
-    let Args { ready_file, allow_key_replacement, allow_debugging, exit_on_stdin_eof, overrides } = args;
+    let Args {
+        ready_file,
+        allow_key_replacement,
+        allow_debugging,
+        exit_on_stdin_eof,
+        dev_tls,
+        dev_tls_ca,
+        overrides,
+    } = args;
     // Before configuration, which may hold a key itself.
     let hardened = if allow_debugging { Ok(()) } else { hardening::deny_dumps() };
-    let (config, remarks) = match Config::load(overrides.sources(globals)) {
+    let (config, mut remarks) = match Config::load(overrides.sources(globals).dev_tls(dev_tls)) {
         Ok(loaded) => loaded,
         Err(mistakes) => {
             let format = globals.log_format.unwrap_or(LogFormat::Auto);
@@ -67,6 +83,8 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
         ReadyFile::clear(path)?;
     }
 
+    let (tls, found) = Tls::open(&config.settings.tls, &config.issuer, &SystemClock).await;
+    remarks.extend(found);
     let build = async || app::issuer(&config, allow_key_replacement).build().await;
     let opened = tokio::select! {
         opened = gate::open(build, remarks, config.settings.process.boot_timeout, &SystemClock, &notifier) => opened,
@@ -81,18 +99,21 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
         Err(findings) => return Ok(refuse(&findings, format, &notifier).await),
     };
     findings.iter().for_each(logging::tell);
+    tls.iter().for_each(|tls| tls.advice(&issuer).iter().for_each(logging::tell));
     let (sockets, remarks) = match Sockets::bind(&config.settings.listen) {
         Ok(bound) => bound,
         Err(findings) => return Ok(refuse(&findings, format, &notifier).await),
     };
     remarks.iter().for_each(logging::tell);
 
-    let addresses = Addresses::of(issuer.url().as_str(), &sockets)
+    let addresses = Addresses::of(issuer.url().as_str(), &sockets, tls.is_some())
         .map_err(|error| Failure::internal("a bound socket has no address").because(error))?;
     let status = status(&issuer, &addresses);
-    let server = Server::start(issuer, tasks, sockets, limits(&config)).await;
+    let server = Server::start(issuer, tasks, sockets, tls.as_ref(), limits(&config)).await;
+    let ca = tls.as_ref().and_then(|tls| tls.development_ca.as_deref());
+    let _ca_file = ca.map(|pem| write_ca(dev_tls_ca, pem)).transpose()?;
     let _ready_file = ready_file.map(|path| ReadyFile::write(path, &addresses)).transpose()?;
-    announce(&addresses, &config);
+    announce(&addresses, &config, tls.as_ref());
     notifier.ready(&status).await;
     // Ended when this function does.
     let mut alive = JoinSet::new();
@@ -105,16 +126,43 @@ fn status(issuer: &Issuer, addresses: &Addresses) -> String {
     let snapshot = issuer.snapshot();
     let active = snapshot.keys().iter().filter(|key| key.state == KeyState::Active).count();
     let keys = if active == 1 { "key" } else { "keys" };
-    let Addresses { issuer, documents, ops, admin, pid: _ } = addresses;
+    let Addresses { issuer, documents_url, ops_url, admin, .. } = addresses;
     let admin = admin.as_ref().map_or_else(|| "none".to_owned(), |path| path.display().to_string());
-    format!("serving {issuer} with {active} active {keys}: documents {documents}, ops {ops}, admin {admin}")
+    format!(
+        "serving {issuer} with {active} active {keys}: documents {documents_url}, ops {ops_url}, admin {admin}"
+    )
 }
 
-fn announce(addresses: &Addresses, config: &Config) {
-    let Addresses { issuer, documents, ops, admin, pid } = addresses;
+fn announce(addresses: &Addresses, config: &Config, tls: Option<&Tls>) {
+    if let Some(tls) = tls {
+        let current = tls.certificates.current();
+        let (facts, not_after) = (&current.facts, current.facts.not_after_text());
+        tracing::info!(subject = facts.subject, not_after, fingerprint = %facts.fingerprint, "TLS certificate");
+    }
+    let Addresses { issuer, documents_url, ops_url, admin, pid, .. } = addresses;
     let admin = admin.as_ref().map_or_else(|| "none".to_owned(), |path| path.display().to_string());
     let (fleet, version) = (config.fleet(), env!("CARGO_PKG_VERSION"));
-    tracing::info!(%issuer, %documents, %ops, admin, fleet, pid, version, "serving");
+    tracing::info!(
+        %issuer,
+        documents = documents_url,
+        ops = ops_url,
+        admin,
+        fleet,
+        pid,
+        version,
+        "serving"
+    );
+}
+
+fn write_ca(path: PathBuf, pem: &str) -> Result<WholeFile, Failure> {
+    let words = format!(
+        "the development certificate {} cannot be written; name another file with --dev-tls-ca",
+        path.display()
+    );
+    let written = WholeFile::write(path, pem.as_bytes());
+    let file = written.map_err(|error| Failure::refused(words).because(error))?;
+    tracing::warn!(ca = %file.path().display(), "development certificate: clients trust it by this file");
+    Ok(file)
 }
 
 /// Tells why the server does not start, in the form that standard error has.
@@ -135,6 +183,8 @@ fn limits(config: &Config) -> Limits {
     Limits { may_mint: config.settings.admin.mint, document_connections: room.min(MAX_DOCUMENT_CONNECTIONS) }
 }
 
+/// In the working directory, where a developer looks.
+const DEV_CA: &str = "oneseal-dev-ca.pem";
 /// Listeners, watches, the key's file, the runtime's own.
 const OTHER_FILES: usize = 64;
 /// Under a very low limit of open files accepting pauses by itself; below this it would pause from the start.

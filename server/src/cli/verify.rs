@@ -2,7 +2,6 @@
 //!
 //! The issuer is never taken from the token: whoever can write a token could then choose who vouches for it.
 
-use std::fs;
 use std::io::{self, IsTerminal, Read};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -56,11 +55,7 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
         };
     }
     if let Some(path) = ca {
-        let pem = fs::read_to_string(&path);
-        let pem = pem.map_err(|error| {
-            Failure::usage(format!("--ca {} cannot be read", path.display())).because(error)
-        })?;
-        builder = builder.add_root_certificate(pem);
+        builder = builder.add_root_certificate(super::read_ca(&path)?);
     }
     let relying_party =
         builder.build().map_err(|error| Failure::refused("this cannot be verified").because(error))?;

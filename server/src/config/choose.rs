@@ -11,6 +11,7 @@ use super::explain::Effective;
 use super::hint;
 use super::origin::Rank;
 use super::sources::Gathered;
+use super::tls;
 use super::value::{MAX_NAME, Value, in_units};
 use super::values::{Values, mismatch};
 use super::{Admin, Listen, LogFormat, Process, ProviderChoice, Settings, codes};
@@ -37,7 +38,7 @@ pub(super) struct Chosen {
 
 /// Makes the configuration and reports every mistake on the way.
 pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
-    let Gathered { mut values, mut findings, ignored, log, workers, is_file_known } = gathered;
+    let Gathered { mut values, mut findings, ignored, log, workers, dev_tls, is_file_known } = gathered;
     let need = if is_file_known { need } else { Need::Nothing };
     let issuer = issuer(&values, need, &mut findings);
     let mut of_provider = Findings::new();
@@ -45,6 +46,7 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
     // A file that was not read might have said otherwise.
     let is_provider_good = is_file_known && !of_provider.has_errors() && !values.is_any_faulty("provider.");
     findings.extend(of_provider);
+    let tls = tls::choose(&mut values, issuer.as_ref(), dev_tls, &mut findings);
     check_listen(&values, &mut findings);
     check_process(&values, &mut findings);
     check_admin(&values, issuer.as_ref(), &mut findings);
@@ -60,6 +62,7 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
             ops: values.address("listen.ops"),
             admin: admin_socket(&values),
         },
+        tls,
         process: Process {
             boot_timeout: values.duration("process.boot_timeout"),
             drain_delay: values.duration("process.drain_delay"),
@@ -335,7 +338,8 @@ fn warn_ignored(ignored: Vec<(String, String)>, provider: Option<&ProviderChoice
     }
 }
 
-fn text(values: &Values, path: &str) -> Option<String> {
+/// The text of a key that is one.
+pub(super) fn text(values: &Values, path: &str) -> Option<String> {
     match &values.find(path)?.value {
         Value::Text(text) => Some(text.clone()),
         other => mismatch(path, other),

@@ -25,6 +25,7 @@ mod table;
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests;
+mod tls;
 mod value;
 mod values;
 
@@ -127,6 +128,8 @@ pub(crate) struct Settings {
     pub(crate) fleet: Option<String>,
     /// What is bound.
     pub(crate) listen: Listen,
+    /// Whether the documents listener speaks TLS.
+    pub(crate) tls: Tls,
     /// Start, stop, logs.
     pub(crate) process: Process,
     /// The admin API.
@@ -170,6 +173,31 @@ pub(crate) struct Listen {
     pub(crate) ops: SocketAddr,
     /// The admin API's Unix socket; `None` is off.
     pub(crate) admin: Option<PathBuf>,
+}
+
+/// TLS of the documents listener.
+#[derive(Clone, Debug)]
+pub(crate) struct Tls {
+    /// Where its certificate comes from.
+    pub(crate) source: TlsSource,
+    /// Whether TLS 1.2 is refused.
+    pub(crate) only_1_3: bool,
+}
+
+/// Where the certificate comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum TlsSource {
+    /// Plain HTTP.
+    Off,
+    /// Two PEM files, which are followed.
+    Files {
+        /// The chain, the server's own certificate first.
+        certificate: PathBuf,
+        /// Its private key.
+        private_key: PathBuf,
+    },
+    /// Made at the start and gone at the end: `serve --dev-tls`.
+    Development,
 }
 
 /// Start, stop, logs.

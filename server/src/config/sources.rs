@@ -22,6 +22,7 @@ pub(crate) struct Sources {
     default_file: PathBuf,
     flags: Vec<(&'static str, &'static str, String)>,
     variables: Vec<(OsString, OsString)>,
+    dev_tls: bool,
 }
 
 impl Sources {
@@ -32,6 +33,7 @@ impl Sources {
             default_file: PathBuf::from(DEFAULT_FILE),
             flags: Vec::new(),
             variables: variables.into_iter().collect(),
+            dev_tls: false,
         }
     }
 
@@ -49,6 +51,13 @@ impl Sources {
         self
     }
 
+    /// Whether `--dev-tls` was given. It is no key: what is good for one afternoon must not stand in a file.
+    #[must_use]
+    pub(crate) fn dev_tls(mut self, is_given: bool) -> Self {
+        self.dev_tls = is_given;
+        self
+    }
+
     /// The file that is read when none is named, and that may be absent.
     #[cfg(test)]
     pub(super) fn default_file(mut self, path: PathBuf) -> Self {
@@ -60,8 +69,15 @@ impl Sources {
     pub(super) fn gather(self) -> Gathered {
         let Environment { mut entries, findings, ignored, config, log, workers } =
             environment::read(&self.variables);
-        let mut gathered =
-            Gathered { values: Values::default(), findings, ignored, log, workers, is_file_known: true };
+        let mut gathered = Gathered {
+            values: Values::default(),
+            findings,
+            ignored,
+            log,
+            workers,
+            dev_tls: self.dev_tls,
+            is_file_known: true,
+        };
         let named = self.config.map(|path| (path, "--config")).or(config.map(|path| (path.into(), CONFIG)));
         match named {
             Some((path, by)) => gathered.file(&path, Some(by), &mut entries),
@@ -109,6 +125,8 @@ pub(super) struct Gathered {
     pub(super) log: Option<String>,
     /// `ONESEAL_WORKERS`.
     pub(super) workers: Option<String>,
+    /// `--dev-tls`.
+    pub(super) dev_tls: bool,
     /// Whether the file could be read: if not, what it was to say is unknown and not *missing*.
     pub(super) is_file_known: bool,
 }

@@ -236,10 +236,11 @@ fn fleet_name(key: &Key, text: &str) -> Result<Value, Fault> {
 
 fn path(key: &Key, text: &str) -> Result<PathBuf, Fault> {
     if text.contains('\n') || text.contains("-----BEGIN") || text.starts_with('{') {
-        let message = format!(
-            "it must be {}, and looks like a key itself: use kind `inline` for that",
-            key.kind.words()
-        );
+        let instead = match key.path {
+            "provider.path" => "use kind `inline` for that",
+            _ => "name the file that holds it",
+        };
+        let message = format!("it must be {}, and looks like a key itself: {instead}", key.kind.words());
         return Err(bad(message));
     }
     Ok(PathBuf::from(text))

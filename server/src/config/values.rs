@@ -78,6 +78,13 @@ impl Values {
         self.faulty.iter().any(|path| path.starts_with(prefix))
     }
 
+    /// Another default, where one setting changes what is usual for another; a value that somebody gave stays.
+    pub(crate) fn default_to(&mut self, path: &'static str, value: Value) {
+        if self.rank(path) == Rank::Default {
+            self.sets.insert(path, Set { value, origin: Origin::Default });
+        }
+    }
+
     /// Forgets a value that a stronger choice has made meaningless.
     pub(crate) fn remove(&mut self, path: &str) {
         self.sets.remove(path);

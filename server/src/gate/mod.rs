@@ -8,7 +8,7 @@ mod tests;
 
 use std::time::Duration;
 
-use oneseal::{Clock, Findings, Issuer, IssuerUrl, Tasks};
+use oneseal::{Clock, Findings, Issuer, IssuerUrl, SystemClock, Tasks};
 use oneseal_keystore::findings::{self, chain};
 
 use crate::app;
@@ -16,6 +16,7 @@ use crate::config::{Config, Mistakes, Sources};
 use crate::exit::Exit;
 use crate::http::bind::Sockets;
 use crate::notify::Notifier;
+use crate::tls::Tls;
 
 /// What has passed the gate.
 #[derive(Debug)]
@@ -30,10 +31,10 @@ pub(crate) struct Opened {
 
 /// Builds the issuer, and with it loads and judges the key. A provider that does not answer is asked again until
 /// `timeout` is over, with one log line for each attempt and as much to the service manager; every other fault ends the
-/// start at once, since waiting would not cure it.
+/// start at once, since waiting would not cure it, and so do errors among `remarks`.
 ///
 /// # Errors
-/// All that was found, `remarks` of the configuration included.
+/// All that was found, `remarks` of configuration and TLS included.
 ///
 /// # Cancel safety
 /// Changes nothing outside itself.
@@ -51,10 +52,17 @@ pub(crate) async fn open(
         let found = match build().await {
             Ok((issuer, tasks)) => {
                 let findings = together(remarks, issuer.findings());
-                return Ok(Opened { issuer, tasks, findings });
+                return if findings.has_errors() {
+                    Err(findings)
+                } else {
+                    Ok(Opened { issuer, tasks, findings })
+                };
             }
             Err(found) => found,
         };
+        if remarks.has_errors() {
+            return Err(together(remarks, &found));
+        }
         let left = timeout.saturating_sub(clock.boot().since(began));
         if found.exit() != Some(findings::Exit::Unavailable) || left.is_zero() {
             return Err(together(remarks, &found));
@@ -82,12 +90,17 @@ pub(crate) async fn open(
 /// # Errors
 /// Nothing but the report: the effective configuration comes with it if there is one.
 pub(crate) async fn check(sources: Sources, allow_key_replacement: bool, with_sockets: bool) -> Report {
-    let (config, remarks) = match Config::load(sources) {
+    let (config, mut remarks) = match Config::load(sources) {
         Ok(loaded) => loaded,
         Err(mistakes) => return Report { findings: refused(mistakes).await, config: None },
     };
+    let (tls, found) = Tls::open(&config.settings.tls, &config.issuer, &SystemClock).await;
+    remarks.extend(found);
     let mut findings = match app::issuer(&config, allow_key_replacement).build().await {
-        Ok((issuer, _tasks)) => together(remarks, issuer.findings()),
+        Ok((issuer, _tasks)) => {
+            remarks.extend(tls.map(|tls| tls.advice(&issuer)).unwrap_or_default());
+            together(remarks, issuer.findings())
+        }
         Err(found) => together(remarks, &found),
     };
     if with_sockets {

@@ -30,6 +30,7 @@ use tower::Service;
 use super::activity::{Activity, Verdict, Watch, Watched};
 use super::caller::Caller;
 use super::front::Front;
+use super::handshake::Begin;
 use crate::metrics::Listener;
 use crate::state::State;
 
@@ -63,13 +64,14 @@ impl Accept for UnixListener {
     }
 }
 
-/// Serves `app` on `socket` until `close`; then closes the socket, lets every connection finish what it has begun,
+/// Serves `app` on `socket`, over what `transport` begins each connection with, until `close`; then closes the socket, lets every connection finish what it has begun,
 /// and returns when the last one has.
 ///
 /// # Cancel safety
 /// Dropping it drops the socket and every connection at once.
-pub(crate) async fn serve<L, S, B>(
+pub(crate) async fn serve<L, H, S, B>(
     socket: L,
+    transport: H,
     app: S,
     listener: Listener,
     state: Arc<State>,
@@ -77,6 +79,7 @@ pub(crate) async fn serve<L, S, B>(
     close: CancellationToken,
 ) where
     L: Accept,
+    H: Begin<L::Stream>,
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
     S::Future: Send,
     B: Body<Data = Bytes> + Send + 'static,
@@ -96,7 +99,6 @@ pub(crate) async fn serve<L, S, B>(
             next = next => next,
         };
         let activity = Activity::new();
-        let io = Watched::new(TokioIo::new(stream), Arc::clone(&activity));
         let front = Front::new(app.clone(), Arc::clone(&state), listener, caller, Arc::clone(&activity));
         let connection = Connection {
             activity,
@@ -104,7 +106,7 @@ pub(crate) async fn serve<L, S, B>(
             slot,
             counted: state.metrics.open_connection(listener),
         };
-        connections.spawn(connection.serve(builder.clone(), io, front));
+        connections.spawn(connection.begin(stream, transport.clone(), builder.clone(), front));
         // Those that have ended; a panic among them has been logged by the hook.
         while connections.try_join_next().is_some() {}
     }
@@ -148,6 +150,30 @@ struct Connection<C> {
 }
 
 impl<C> Connection<C> {
+    /// Begins it, and serves it if that came to something. While it begins, nothing has been asked, so closing cuts
+    /// it off.
+    async fn begin<T, H, S, B>(
+        self,
+        stream: T,
+        transport: H,
+        builder: auto::Builder<TokioExecutor>,
+        front: Front<S>,
+    ) where
+        H: Begin<T>,
+        S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
+        S::Future: Send,
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let stream = tokio::select! {
+            stream = transport.begin(stream) => stream,
+            () = self.close.cancelled() => None,
+        };
+        let Some(stream) = stream else { return };
+        let io = Watched::new(TokioIo::new(stream), Arc::clone(&self.activity));
+        self.serve(builder, io, front).await;
+    }
+
     async fn serve<T, S, B>(self, builder: auto::Builder<TokioExecutor>, io: Watched<T>, front: Front<S>)
     where
         T: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,

@@ -5,8 +5,8 @@
 //! ops        TCP   /livez /readyz /metrics              for the orchestrator
 //! admin      Unix  /admin/v1/status, /admin/v1/mint     0600; the kernel says who calls
 //! ```
-//! [`bind`] makes the sockets, [`listener`] accepts on them and ends them in order, [`front`] does what every request
-//! gets; [`documents`], [`ops`] and [`admin`] are the three applications.
+//! [`bind`] makes the sockets, [`listener`] accepts on them and ends them in order, [`handshake`] puts TLS over the
+//! documents', [`front`] does what every request gets; [`documents`], [`ops`] and [`admin`] are the three applications.
 
 pub(crate) mod activity;
 pub(crate) mod admin;
@@ -15,6 +15,7 @@ pub(crate) mod caller;
 pub(crate) mod documents;
 pub(crate) mod error;
 pub(crate) mod front;
+pub(crate) mod handshake;
 pub(crate) mod listener;
 pub(crate) mod ops;
 pub(crate) mod request_id;

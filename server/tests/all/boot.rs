@@ -273,8 +273,8 @@ fn the_start_names_every_address_and_the_issuer() {
     let lines = until("the line", || Some(server.log_lines()).filter(|lines| lines.iter().any(is_serving)));
     let line = lines.iter().find(|line| is_serving(line)).unwrap();
     assert_eq!(line["issuer"], ISSUER);
-    assert_eq!(line["documents"], server.documents.to_string());
-    assert_eq!(line["ops"], server.ops.to_string());
+    assert_eq!(line["documents"], format!("http://{}", server.documents));
+    assert_eq!(line["ops"], format!("http://{}", server.ops));
     assert_eq!(line["admin"], server.admin.display().to_string());
 }
 

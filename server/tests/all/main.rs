@@ -12,3 +12,4 @@ mod ops;
 mod secrets;
 mod shutdown;
 mod support;
+mod tls;

@@ -94,7 +94,7 @@ fn sigint_skips_the_delay() {
 fn a_hangup_changes_nothing() {
     let (_place, server) = server("");
     server.signal(Signal::HUP);
-    until("the log line", || server.log().contains("SIGHUP changes nothing").then_some(()));
+    until("the log line", || server.log().contains("SIGHUP: looking at the TLS files").then_some(()));
     assert_eq!(get(server.documents, JWKS).status, 200);
 }
 

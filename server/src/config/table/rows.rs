@@ -5,12 +5,11 @@ use std::time::Duration;
 use super::{Default, Key, Kind, Literal, Section};
 
 /// The table.
-pub(crate) static SECTIONS: &[Section] = &[ISSUER, PROVIDER, RING, LISTEN, PROCESS, ADMIN, ROTATION];
+pub(crate) static SECTIONS: &[Section] = &[ISSUER, PROVIDER, RING, LISTEN, TLS, PROCESS, ADMIN, ROTATION];
 
 /// Tables and keys of the design that this version does not have.
 pub(crate) static LATER: &[&str] = &[
     "kek",
-    "tls",
     "database",
     "cluster",
     "assertion_issuer",
@@ -140,9 +139,9 @@ const LISTEN: Section = Section {
             kind: Kind::Address,
             default: Default::Value(
                 Literal::Text("[::]:8080"),
-                "all addresses of both families, and a port that needs no privilege",
+                "all addresses of both families, and a port that needs no privilege; with TLS `[::]:8443`",
             ),
-            doc: "Where discovery and the JWKS are served.",
+            doc: "Where discovery and the JWKS are served: over TLS with `[tls]`, else in plain HTTP.",
             example: Literal::Text("0.0.0.0:8080"),
         },
         Key {
@@ -165,6 +164,42 @@ const LISTEN: Section = Section {
             doc: "The Unix socket of the admin API, made with mode 0600; `\"none\"` or `\"\"` turns it off. A path \
                   in the working directory begins with `./`. At most 107 bytes.",
             example: Literal::Text("none"),
+        },
+    ],
+};
+
+const TLS: Section = Section {
+    name: "tls",
+    doc: "TLS on the documents listener. Both files are followed: a renewed pair is used as soon as it is whole, without \
+          a restart. The ops listener stays plain HTTP, as kubelet's probes want it.",
+    keys: &[
+        Key {
+            path: "tls.certificate",
+            kind: Kind::Path,
+            default: Default::Unset(
+                "without it the documents listener speaks plain HTTP, for a proxy that speaks TLS",
+            ),
+            doc: "The PEM file of the certificate chain: the server's own certificate first, then those that vouch for \
+                  it, without the root (certbot's `fullchain.pem`, `tls.crt` of a Kubernetes Secret).",
+            example: Literal::Text("/etc/oneseal/tls/tls.crt"),
+        },
+        Key {
+            path: "tls.private_key",
+            kind: Kind::Path,
+            default: Default::Unset("it is needed with `tls.certificate`"),
+            doc: "The PEM file of the certificate's private key, as PKCS#8, PKCS#1 or SEC1, without a passphrase. Not \
+                  a key that signs tokens. ECDSA P-256 costs a handshake least.",
+            example: Literal::Text("/etc/oneseal/tls/tls.key"),
+        },
+        Key {
+            path: "tls.min_version",
+            kind: Kind::Choice { words: &["1.2", "1.3"], later: &[] },
+            default: Default::Value(
+                Literal::Text("1.2"),
+                "whoever can speak 1.3 does so anyhow, and some relying parties run on old Java or OpenSSL",
+            ),
+            doc: "The oldest version of TLS that is spoken; there is none below 1.2.",
+            example: Literal::Text("1.3"),
         },
     ],
 };

@@ -55,6 +55,16 @@ impl Client<UnixStream> {
 }
 
 impl<S: Read + Write> Client<S> {
+    /// On a connection that is there.
+    pub(crate) fn over(stream: S) -> Self {
+        Self { stream: BufReader::new(stream) }
+    }
+
+    /// What it speaks on.
+    pub(crate) fn stream(&self) -> &S {
+        self.stream.get_ref()
+    }
+
     /// Sends bytes as they are.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.get_mut().write_all(bytes)
@@ -132,4 +142,4 @@ fn odd(line: &str) -> io::Error {
 }
 
 /// Above the slowest thing that a server here is meant to do, which is to drop a request that is sent too slowly.
-const READ_TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const READ_TIMEOUT: Duration = Duration::from_secs(30);

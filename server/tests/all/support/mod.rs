@@ -5,6 +5,7 @@ pub(crate) mod confined;
 pub(crate) mod http;
 pub(crate) mod place;
 pub(crate) mod server;
+pub(crate) mod tls;
 
 use std::time::{Duration, Instant};
 
