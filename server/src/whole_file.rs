@@ -47,7 +47,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("file");
         fs::write(&path, "older").expect("written");
-        let file = WholeFile::write(path.clone(), b"newer").expect("written");
+        let file = WholeFile::write(path, b"newer").expect("written");
         assert_eq!(fs::read(file.path()).expect("there"), b"newer");
         drop(file);
         WholeFile::write(dir.path().join("no/such/dir"), b"x").expect_err("no directory");

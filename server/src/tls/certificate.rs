@@ -1,7 +1,7 @@
 //! A certificate with its key, judged as those who connect will judge it, before one of them does.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use oneseal::UnixTime;
 use oneseal_keystore::findings::Code;
@@ -23,6 +23,7 @@ use super::codes::{
     NOT_FOR_SERVERS, NOT_YET_VALID, PRIVATE_KEY_EXPOSED, PRIVATE_KEY_UNUSABLE, SIGNING_KEY_SHARED,
 };
 use super::files::{CERTIFICATE, Content, PRIVATE_KEY};
+use crate::times;
 
 /// A pair that may be served.
 #[derive(Clone, Debug)]
@@ -68,7 +69,7 @@ impl Facts {
 
     /// The last second of validity as RFC 3339.
     pub(crate) fn not_after_text(&self) -> String {
-        text_of(self.not_after)
+        times::rfc3339(self.not_after)
     }
 }
 
@@ -231,7 +232,8 @@ fn check_times(facts: &Facts, now: UnixTime, findings: &mut Findings) {
     } else {
         return;
     };
-    let message = format!("{words} {}; this host's clock says {}", text_of(moment), text_of(now));
+    let message =
+        format!("{words} {}; this host's clock says {}", times::rfc3339(moment), times::rfc3339(now));
     findings.push(code, CERTIFICATE, message);
 }
 
@@ -303,12 +305,5 @@ fn unix(since_epoch: Duration) -> UnixTime {
     UnixTime(i64::try_from(since_epoch.as_secs()).unwrap_or(i64::MAX))
 }
 
-fn text_of(time: UnixTime) -> String {
-    let secs = u64::try_from(time.0).unwrap_or_default().min(LAST_WRITABLE);
-    humantime::format_rfc3339_seconds(SystemTime::UNIX_EPOCH + Duration::from_secs(secs)).to_string()
-}
-
 const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
 const MAX_NAMES_SHOWN: usize = 8;
-/// 9999-12-31T23:59:59Z, which certificates without an end have (RFC 5280 section 4.1.2.5).
-const LAST_WRITABLE: u64 = 253_402_300_799;

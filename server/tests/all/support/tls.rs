@@ -18,9 +18,6 @@ use super::http::{Client, READ_TIMEOUT};
 /// The host of the test issuer.
 pub(crate) const HOST: &str = "oidc.example";
 
-/// TLS over TCP.
-pub(crate) type Tls = StreamOwned<ClientConnection, TcpStream>;
-
 /// Issues certificates.
 pub(crate) struct Authority {
     params: CertificateParams,
@@ -84,7 +81,10 @@ impl Authority {
     }
 
     /// A connection whose handshake is done.
-    pub(crate) fn connect(&self, address: SocketAddr) -> io::Result<Client<Tls>> {
+    pub(crate) fn connect(
+        &self,
+        address: SocketAddr,
+    ) -> io::Result<Client<StreamOwned<ClientConnection, TcpStream>>> {
         connect(&self.client(&["http/1.1"], &[&TLS13, &TLS12]), address)
     }
 
@@ -96,7 +96,10 @@ impl Authority {
 }
 
 /// A connection whose handshake is done.
-pub(crate) fn connect(config: &Arc<ClientConfig>, address: SocketAddr) -> io::Result<Client<Tls>> {
+pub(crate) fn connect(
+    config: &Arc<ClientConfig>,
+    address: SocketAddr,
+) -> io::Result<Client<StreamOwned<ClientConnection, TcpStream>>> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(READ_TIMEOUT))?;
     stream.set_write_timeout(Some(Duration::from_secs(10)))?;
