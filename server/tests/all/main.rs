@@ -13,3 +13,5 @@ mod secrets;
 mod shutdown;
 mod support;
 mod tls;
+#[cfg(target_os = "linux")]
+mod systemd;
