@@ -64,7 +64,7 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     } = args;
     // Before configuration, which may hold a key itself.
     let hardened = if allow_debugging { Ok(()) } else { hardening::deny_dumps() };
-    let (config, mut remarks) = match Config::load(overrides.sources(globals).dev_tls(dev_tls)) {
+    let (mut config, mut remarks) = match Config::load(overrides.sources(globals).dev_tls(dev_tls)) {
         Ok(loaded) => loaded,
         Err(mistakes) => {
             let format = globals.log_format.unwrap_or(LogFormat::Auto);
@@ -98,6 +98,7 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
         Ok(opened) => opened,
         Err(findings) => return Ok(refuse(&findings, format, &notifier).await),
     };
+    config.forget_key();
     findings.iter().for_each(logging::tell);
     tls.iter().for_each(|tls| tls.advice(&issuer).iter().for_each(logging::tell));
     let (sockets, remarks) = match Sockets::bind(&config.settings.listen) {

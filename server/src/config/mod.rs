@@ -76,6 +76,13 @@ impl Config {
         }
     }
 
+    /// Wipes a key that stands in the configuration itself, once the provider that was made of it has its own copy.
+    pub(crate) fn forget_key(&mut self) {
+        if let ProviderChoice::Inline { value } = &mut self.provider {
+            *value = SecretString::from("");
+        }
+    }
+
     /// The name of the replicas that serve this issuer from one ring: `ring.fleet`, or the issuer's host and path.
     pub(crate) fn fleet(&self) -> String {
         self.settings.fleet.clone().unwrap_or_else(|| choose::fleet_of(&self.issuer))

@@ -7,6 +7,8 @@ mod binding;
 mod boot;
 mod documents;
 #[cfg(target_os = "linux")]
+mod memory;
+#[cfg(target_os = "linux")]
 mod notify;
 mod ops;
 mod secrets;
