@@ -14,6 +14,6 @@ mod ops;
 mod secrets;
 mod shutdown;
 mod support;
-mod tls;
 #[cfg(target_os = "linux")]
 mod systemd;
+mod tls;
