@@ -138,7 +138,11 @@ fn no_key_among(entries: &Entries) -> String {
     if names.is_empty() {
         return "there are no entries".to_owned();
     }
-    format!("none of the entries is named current, next or previous: {}", names.join(", "))
+    format!(
+        "none of the entries is named current, next or previous, so none is taken for the signing key: {}; let the \
+         provider name the one file itself, or call it current.pem",
+        names.join(", ")
+    )
 }
 
 #[cfg(test)]

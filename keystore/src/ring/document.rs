@@ -216,7 +216,10 @@ fn view(place: &str, public: &Map<String, Value>) -> Result<DocumentView, Findin
 fn check_view(place: &str, view: &DocumentView, issuer: &IssuerUrl) -> Findings {
     let mut faults = Findings::new();
     if view.issuer != issuer.as_str() {
-        let message = format!("the ring is for {}, the configured issuer is {issuer}", view.issuer);
+        let mut message = format!("the ring is for {}, the configured issuer is {issuer}", view.issuer);
+        if view.issuer.trim_end_matches('/') == issuer.as_str().trim_end_matches('/') {
+            message.push_str("; they differ in the slash at the end, which counts");
+        }
         faults.push(&RING_ISSUER_MISMATCH, place, message);
     }
     let mut malformed = |member: &str, what: String| {

@@ -31,6 +31,7 @@ pub(super) fn at(path: &Path, kind: ErrorKind, detail: impl Into<String>) -> Pro
 pub(super) fn reading(path: &Path, error: io::Error) -> ProviderError {
     match met_in_reading(&error) {
         (ErrorKind::Denied, _) => at(path, ErrorKind::Denied, denied(path, Access::Read)),
+        (kind, words) if errno(&error) == Some(Errno::NOENT) => at(path, kind, absent(path, words)),
         (ErrorKind::Unavailable, words) => at(path, ErrorKind::Unavailable, words).with_source(error),
         (kind, words) => at(path, kind, words),
     }
@@ -133,6 +134,36 @@ enum Access {
     Read,
     Write,
 }
+
+/// What of `path` is not there, and what may have been meant: most absent keys are a typing error away.
+fn absent(path: &Path, words: &str) -> String {
+    if let Ok(target) = fs::read_link(path) {
+        return format!("it is a link to {}, which is not there", shown(&target));
+    }
+    let above = path.ancestors().skip(1).filter(|dir| !dir.as_os_str().is_empty());
+    if let Some(dir) = above.take_while(|dir| !dir.exists()).last() {
+        return format!("{words}, nor is there {}", shown(dir));
+    }
+    match beside(path) {
+        Some(near) => format!("{words}; did you mean {}?", shown(&near)),
+        None => words.to_owned(),
+    }
+}
+
+/// The entry of the same directory whose name is most like that of `path`, if it is like it.
+fn beside(path: &Path) -> Option<PathBuf> {
+    let wanted = path.file_name()?.to_str()?;
+    let entries = fs::read_dir(parent(path)).ok()?.take(MOST_BESIDE).filter_map(Result::ok);
+    let near = entries.filter_map(|entry| {
+        let name = entry.file_name().into_string().ok().filter(|name| !name.starts_with('.'))?;
+        let distance = strsim::damerau_levenshtein(wanted, &name);
+        (distance <= wanted.len() / 3).then_some((distance, name))
+    });
+    near.min().map(|(_, name)| parent(path).join(name))
+}
+
+/// More entries than any directory of keys has: an error is no time to read a large one.
+const MOST_BESIDE: usize = 1000;
 
 /// Who may not do it, and whose the place is: what one needs to see that a Secret volume lacks `fsGroup`.
 fn denied(path: &Path, access: Access) -> String {

@@ -42,7 +42,7 @@ pub(crate) static SYNTAX: Code = Code::refused(
 pub(crate) static MISSING: Code = Code::refused(
     "config.missing",
     "A setting that nobody can default is missing.",
-    "Set it in the file or by its variable.",
+    "Set it in the file (`oneseal config init` writes one with every key explained), by its flag or its variable.",
 );
 pub(crate) static CONFLICT: Code =
     Code::refused("config.conflict", "Two settings exclude each other.", "Keep one of the two.");

@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use cases::Case;
 use oneseal::{Clock, SystemClock};
-use serde_json::Value;
 use ways::{ACCEPTED, Answer, WAYS, Way};
 
 #[test]

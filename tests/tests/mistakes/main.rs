@@ -1,0 +1,193 @@
+//! What a newcomer gets wrong, done for real with the real program, and what is said to it: each text is golden, in
+//! `tests/golden/mistakes`, and names the cure. `TEST_BLESS=1` writes them anew; then read them as somebody would at
+//! three in the morning. docs/troubleshooting.md quotes them.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod place;
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use oneseal_tests::{Start, binary, state};
+use place::{GOOD, Place};
+use serde_json::Value;
+
+/// Compares with `tests/golden/mistakes/NAME.txt`, and asserts the exit code and that the cure's essential word is
+/// there. The first letters of a key's text are not.
+fn golden(name: &str, exit: i32, cure: &str, text: &str) {
+    assert!(text.contains(&format!("\n? {exit}\n")), "{name} ends with another code: {text}");
+    assert!(text.contains(cure), "{name} does not name the cure, {cure:?}: {text}");
+    assert!(!text.contains("MII"), "{name} shows a key: {text}");
+    compare(name, text);
+}
+
+fn compare(name: &str, text: &str) {
+    let path = golden_dir().join(format!("{name}.txt"));
+    if std::env::var_os("TEST_BLESS").is_some() {
+        fs::create_dir_all(golden_dir()).unwrap();
+        fs::write(&path, text).unwrap();
+    }
+    let wanted = fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(text, wanted, "{} differs; if that is meant, run with TEST_BLESS=1", path.display());
+}
+
+fn golden_dir() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/mistakes")
+}
+
+/// The start as it is typed.
+const SERVE: &str = "serve --config oneseal.toml --log-format human";
+
+/// The start refuses, and the check says the same with the same exit code.
+fn refused(place: &Place, name: &str, exit: i32, cure: &str) {
+    let text = place.run(SERVE);
+    let check = place.run("check --config oneseal.toml");
+    let told = |text: &str| text.splitn(3, '\n').nth(2).unwrap_or_default().to_owned();
+    assert_eq!(told(&text), told(&check), "serve and check differ");
+    assert!(check.contains(&format!("\n? {exit}\n")), "check ends with another code: {check}");
+    golden(name, exit, cure, &text);
+}
+
+fn configured(name: &str, exit: i32, cure: &str, from: &str, to: &str) {
+    let place = Place::new();
+    assert!(GOOD.contains(from));
+    place.configure(&GOOD.replace(from, to));
+    refused(&place, name, exit, cure);
+}
+
+#[test]
+fn no_configuration() {
+    let place = Place::new();
+    golden("no-configuration", 78, "oneseal config init", &place.run("serve --log-format human"));
+    fs::remove_file(place.path("oneseal.toml")).unwrap();
+    golden("no-configuration-file", 78, "oneseal config init", &place.run(SERVE));
+}
+
+#[test]
+fn no_key() {
+    let place = Place::new();
+    fs::remove_file(place.path("signing.pem")).unwrap();
+    fs::create_dir(place.path("keys")).unwrap();
+    place.configure(&GOOD.replace("signing.pem", "keys/keyring.json"));
+    refused(&place, "no-key", 78, "oneseal keys init");
+}
+
+#[test]
+fn a_wrong_path() {
+    configured("key-path-wrong", 78, "signing.pem", "signing.pem", "singing.pem");
+}
+
+#[test]
+fn a_directory_in_place_of_a_file() {
+    let place = Place::new();
+    place.key("keys/signing.pem", "signing.pem");
+    place.write("keys/README", b"our keys", 0o600);
+    fs::set_permissions(place.path("keys"), fs::Permissions::from_mode(0o700)).unwrap();
+    place.configure(&GOOD.replace("signing.pem", "keys"));
+    refused(&place, "directory-instead-of-file", 78, "the one file itself");
+}
+
+#[test]
+fn a_public_key() {
+    let place = Place::new();
+    place.key("signing.pem", "public.pem");
+    refused(&place, "public-key", 78, "private");
+}
+
+#[test]
+fn a_slash_at_the_end_of_the_issuer() {
+    let place = Place::new();
+    let init = "keys init --provider file:ring.json --issuer https://oidc.example/ --alg RS256";
+    assert!(place.run(init).contains("\n? 0\n"));
+    place.configure(&GOOD.replace("signing.pem", "ring.json"));
+    refused(&place, "issuer-trailing-slash", 78, "slash");
+}
+
+#[test]
+fn an_issuer_without_tls() {
+    configured("issuer-http", 78, "https", "https://", "http://");
+}
+
+#[test]
+fn a_port_that_is_taken() {
+    let place = Place::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    place.configure(
+        &GOOD.replace("documents = \"127.0.0.1:0\"", &format!("documents = \"127.0.0.1:{port}\"")),
+    );
+    let text = place.run(SERVE).replace(&port, "8080");
+    golden("port-taken", 71, "listen.documents", &text);
+}
+
+#[test]
+fn a_key_that_all_can_read() {
+    let place = Place::new();
+    fs::set_permissions(place.path("signing.pem"), fs::Permissions::from_mode(0o644)).unwrap();
+    refused(&place, "key-readable-by-all", 78, "chmod 0600");
+}
+
+#[test]
+fn a_misspelt_setting() {
+    configured("setting-misspelt", 78, "did you mean", "documents", "documnets");
+}
+
+/// A pod whose key lies in an emptyDir: the directory that kubelet makes for the pod, mounted into a mount namespace of
+/// its own. Such a mount takes root, as CI is.
+#[test]
+fn a_key_in_an_empty_dir() {
+    if !rustix::process::geteuid().is_root() {
+        assert!(std::env::var("TEST_REQUIRE").as_deref() != Ok("all"), "mounting takes root");
+        return println!("skipped: a_key_in_an_empty_dir: mounting takes root");
+    }
+    let place = Place::new();
+    let volume = "kubelet/pods/9b1f/volumes/kubernetes.io~empty-dir/keys";
+    place.key(&format!("{volume}/signing.pem"), "signing.pem");
+    fs::create_dir(place.path("keys")).unwrap();
+    place.configure(&GOOD.replace("signing.pem", "keys/signing.pem"));
+    let script = format!("mount --bind {volume} keys && exec \"$0\" {SERVE}");
+    let unshare = ["--mount", "--propagation", "private", "--", "sh", "-c", &script];
+    let mut command = Command::new("unshare");
+    command.args(unshare).arg(binary()).current_dir(place.path("")).env_clear();
+    command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    let text = place.told(SERVE, &command.output().unwrap());
+    golden("empty-dir", 78, "a durable volume or in a Secret", &text);
+}
+
+/// cert-manager renews a key under the same name: a Secret's mount is swapped for one with another `tls.key`.
+#[tokio::test]
+async fn a_key_that_is_renewed_in_place() {
+    let place = Place::new();
+    mount(&place, "..2026_01_01", "signing.pem");
+    let start = Start::with_file(place.path("replica"), "https://oidc.example", &place.path("tls"));
+    let replica = start.ready().await;
+    let before = replica.get("/.well-known/jwks.json").await.unwrap().body;
+    mount(&place, "..2026_03_31", "other.pem");
+    let line = state::until("the refusal of the new key", async || {
+        let log = replica.log_text();
+        let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        lines.into_iter().find(|line| line["code"] == "fleet.key_replaced")
+    })
+    .await;
+    let told = ["level", "code", "place", "message", "cure", "see"]
+        .map(|field| format!("{field}: {}\n", line[field].as_str().unwrap_or_default()));
+    let text = place.shown(&told.concat());
+    assert!(line["level"] == "ERROR" && line["cure"].as_str().unwrap().contains("previous"), "{text}");
+    compare("key-renewed-in-place", &text);
+    let after = replica.get("/.well-known/jwks.json").await.unwrap().body;
+    assert_eq!(before, after, "the old key goes on being served");
+}
+
+/// A Secret of kind kubernetes.io/tls as kubelet mounts it, swapped in whole.
+fn mount(place: &Place, unit: &str, key: &str) {
+    place.key(&format!("tls/{unit}/tls.key"), key);
+    place.write(&format!("tls/{unit}/tls.crt"), b"a certificate", 0o644);
+    for name in ["tls.key", "tls.crt"] {
+        drop(symlink(format!("..data/{name}"), place.path("tls").join(name)));
+    }
+    symlink(unit, place.path("tls/..data_tmp")).unwrap();
+    fs::rename(place.path("tls/..data_tmp"), place.path("tls/..data")).unwrap();
+}
