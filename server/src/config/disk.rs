@@ -1,10 +1,15 @@
 //! Reading small files: the configuration, and secrets that a `…_FILE` variable names.
 
-use std::fs::File;
-use std::io::{ErrorKind, Read as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind, Read as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
+use std::time::Duration;
 
+use oneseal_coordination::{BootTime, Clock as _, SystemClock};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
@@ -28,6 +33,18 @@ pub(crate) enum ReadError {
     /// Above the limit.
     #[error("it is larger than {} KiB", MAX_LEN / 1024)]
     TooLarge,
+    /// Not ours to read.
+    #[error("{0}")]
+    Denied(String),
+    /// A socket, which is connected to and not opened.
+    #[error("it is a socket, not a file")]
+    Socket,
+    /// A named pipe that nobody has open.
+    #[error("it is a FIFO into which nothing writes")]
+    NoWriter,
+    /// A pipe or terminal that is open and does not come to its end.
+    #[error("it is a pipe or terminal that has not come to its end within {} s", PATIENCE.whole.as_secs())]
+    Endless,
     /// Not text.
     #[error("line {line} is not UTF-8")]
     NotUtf8 {
@@ -36,22 +53,28 @@ pub(crate) enum ReadError {
     },
     /// The system says no.
     #[error("{0}")]
-    Io(std::io::Error),
+    Io(io::Error),
 }
 
-/// Reads a whole text file of at most 1 MiB. Pipes are taken too, so that a shell can substitute a process.
+/// Reads a whole text file of at most 1 MiB. Pipes are taken too, so that a shell can substitute a process: one that
+/// somebody has open for writing is read for as long as a program that decrypts a file may take, one that nobody has is
+/// given up after a second.
 ///
 /// # Errors
 /// [`ReadError`].
 pub(crate) fn read(path: &Path) -> Result<Content, ReadError> {
-    let file = File::open(path).map_err(of_io)?;
-    let metadata = file.metadata().map_err(of_io)?;
+    read_with(path, &PATIENCE)
+}
+
+fn read_with(path: &Path, patience: &Patience) -> Result<Content, ReadError> {
+    let file = open(path).map_err(|error| of_io(path, error))?;
+    let metadata = file.metadata().map_err(|error| of_io(path, error))?;
     if metadata.is_dir() {
         return Err(ReadError::Directory);
     }
     // Reserved at once: growing would leave copies of a secret behind in freed memory.
     let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_LEN + 1));
-    file.take(MAX_LEN as u64 + 1).read_to_end(&mut bytes).map_err(of_io)?;
+    read_to_end(&file, &metadata, &mut bytes, patience)?;
     if bytes.len() > MAX_LEN {
         return Err(ReadError::TooLarge);
     }
@@ -62,13 +85,161 @@ pub(crate) fn read(path: &Path) -> Result<Content, ReadError> {
     Ok(Content { text, is_world_readable: metadata.permissions().mode() & 0o004 != 0 })
 }
 
-fn of_io(error: std::io::Error) -> ReadError {
+/// Without waiting: opening a FIFO would last until somebody writes into it.
+fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)
+}
+
+/// To the end, or one byte beyond the limit. What has no end yet is waited for.
+fn read_to_end(
+    file: &File,
+    metadata: &Metadata,
+    bytes: &mut Vec<u8>,
+    patience: &Patience,
+) -> Result<(), ReadError> {
+    let began = SystemClock.boot();
+    // Before somebody opens a FIFO for writing it reads as if it had ended.
+    let mut is_begun = !metadata.file_type().is_fifo();
+    let mut is_last_look = false;
+    loop {
+        let left = (MAX_LEN + 1).saturating_sub(bytes.len()) as u64;
+        match file.take(left).read_to_end(bytes) {
+            Ok(_) if is_begun || !bytes.is_empty() => return Ok(()),
+            Ok(_) if is_last_look => return Err(ReadError::NoWriter),
+            // What opens it and writes nothing yet wakes nobody: hence one more look.
+            Ok(_) => match wait(file, began, patience.writer).map_err(ReadError::Io)? {
+                true => is_begun = true,
+                false => is_last_look = true,
+            },
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                is_begun = true;
+                if !wait(file, began, patience.whole).map_err(ReadError::Io)? {
+                    return Err(ReadError::Endless);
+                }
+            }
+            Err(error) => return Err(ReadError::Io(error)),
+        }
+    }
+}
+
+/// Until there is something to read, or an end. `false` once `limit` is over.
+fn wait(file: &File, began: BootTime, limit: Duration) -> io::Result<bool> {
+    loop {
+        let left = limit.saturating_sub(SystemClock.boot().since(began));
+        let left = Timespec::try_from(left).map_err(|_| ErrorKind::InvalidInput)?;
+        match poll(&mut [PollFd::new(file, PollFlags::IN)], Some(&left)) {
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+            Ok(ready) => return Ok(ready > 0),
+        }
+    }
+}
+
+fn of_io(path: &Path, error: io::Error) -> ReadError {
     match error.kind() {
         ErrorKind::NotFound => ReadError::NotFound,
         ErrorKind::IsADirectory => ReadError::Directory,
+        ErrorKind::PermissionDenied => ReadError::Denied(denied(path, &error)),
+        _ if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => ReadError::Socket,
         _ => ReadError::Io(error),
     }
 }
 
+/// Who may not read it, and whose it is.
+fn denied(path: &Path, error: &io::Error) -> String {
+    let uid = rustix::process::geteuid().as_raw();
+    match fs::metadata(path) {
+        Ok(found) => format!(
+            "uid {uid} may not read it: its mode is {:04o}, its owner {}, its group {}",
+            found.mode() & 0o7777,
+            found.uid(),
+            found.gid()
+        ),
+        Err(_) => format!("uid {uid} may not enter a directory above it ({error})"),
+    }
+}
+
+/// How long to wait for a pipe.
+struct Patience {
+    /// For somebody to open it.
+    writer: Duration,
+    /// For its end.
+    whole: Duration,
+}
+
+/// Whoever starts a writer beside us has it running in a second. What decrypts a file may ask a key server first.
+const PATIENCE: Patience = Patience { writer: Duration::from_secs(1), whole: Duration::from_secs(30) };
+
 /// A configuration has some kilobytes; a key of 8192 bits has seven.
 pub(crate) const MAX_LEN: usize = 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use std::io::Write as _;
+    use std::path::PathBuf;
+
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// So short that a test need not wait; it decides only where nobody writes.
+    const SHORT: Patience = Patience { writer: Duration::from_millis(20), whole: Duration::from_millis(40) };
+
+    fn fifo() -> (TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("fifo");
+        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        (dir, path)
+    }
+
+    /// Opening it for both ends waits for nobody.
+    fn writer(path: &Path) -> File {
+        OpenOptions::new().read(true).write(true).open(path).unwrap()
+    }
+
+    #[test]
+    fn a_pipe_that_nobody_has_open_is_given_up() {
+        let (_dir, path) = fifo();
+        assert!(matches!(read_with(&path, &SHORT), Err(ReadError::NoWriter)));
+    }
+
+    #[test]
+    fn a_pipe_whose_writer_says_nothing_is_given_up_later() {
+        let (_dir, path) = fifo();
+        let mut silent = writer(&path);
+        assert!(matches!(read_with(&path, &SHORT), Err(ReadError::Endless)));
+        silent.write_all(b"[issuer]").unwrap();
+        assert!(matches!(read_with(&path, &SHORT), Err(ReadError::Endless)), "half of it is nothing");
+    }
+
+    #[test]
+    fn what_a_slow_writer_writes_in_parts_is_read_to_its_end() {
+        let (_dir, path) = fifo();
+        let reading = path.clone();
+        let reader = std::thread::Builder::new().spawn(move || read(&reading)).unwrap();
+        // Returns once the reader has opened the other end.
+        let mut writer = OpenOptions::new().write(true).open(&path).unwrap();
+        for part in ["[issuer]\n", "url = \"https://oidc.example\"\n"] {
+            writer.write_all(part.as_bytes()).unwrap();
+            std::thread::yield_now();
+        }
+        drop(writer);
+        let content = reader.join().unwrap().unwrap();
+        assert_eq!(*content.text, "[issuer]\nurl = \"https://oidc.example\"\n");
+    }
+
+    #[test]
+    fn a_pipe_that_never_ends_is_cut_at_the_limit() {
+        let (_dir, path) = fifo();
+        let reading = path.clone();
+        let reader = std::thread::Builder::new().spawn(move || read(&reading)).unwrap();
+        let mut writer = OpenOptions::new().write(true).open(&path).unwrap();
+        // Until the reader has gone.
+        while writer.write_all(&[b'#'; 4096]).is_ok() {}
+        assert!(matches!(reader.join().unwrap(), Err(ReadError::TooLarge)));
+    }
+}

@@ -6,6 +6,8 @@ mod admin;
 mod binding;
 mod boot;
 mod documents;
+mod hostile;
+mod mounts;
 #[cfg(target_os = "linux")]
 mod memory;
 #[cfg(target_os = "linux")]
