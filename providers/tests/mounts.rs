@@ -471,7 +471,7 @@ fn every_mode_of_a_directory_has_its_verdict() {
     let told = Binary::copy().run_with_own_mounts("with_own_mounts_each_directory_is_judged", &variables);
     let cells = cells(&told);
     let mut table = header("directory", &DIRECTORY_MODES, "");
-    for (name, _) in DIRECTORIES {
+    for Content { name, .. } in DIRECTORIES {
         let verdicts: Vec<_> =
             DIRECTORY_MODES.iter().map(|mode| cells[&format!("{name}-{mode:04o}")].as_str()).collect();
         table.push_str(&format!("| {name} | {} |\n", verdicts.join(" | ")));
@@ -484,7 +484,7 @@ fn every_mode_of_a_directory_has_its_verdict() {
 fn with_own_mounts_each_directory_is_judged() {
     let base = PathBuf::from(variable("TEST_DIR"));
     mount_ext4(&base.join("disk"));
-    for (index, (name, put)) in DIRECTORIES.iter().enumerate() {
+    for (index, Content { name, put }) in DIRECTORIES.iter().enumerate() {
         for mode in DIRECTORY_MODES {
             let dir = base.join("disk").join(format!("{index}-{mode:04o}"));
             fs::create_dir(&dir).unwrap();
@@ -495,32 +495,53 @@ fn with_own_mounts_each_directory_is_judged() {
     }
 }
 
-/// What is in a directory, and the path that a provider gets.
-const DIRECTORIES: &[(&str, fn(&Path) -> PathBuf)] = &[
-    ("a file in it", |dir| {
-        write(&dir.join("key.pem"), "key", 0o600);
-        dir.join("key.pem")
-    }),
-    ("a link to a file in it", |dir| {
-        write(&dir.join("key.pem"), "key", 0o600);
-        let link = dir.with_extension("link");
-        std::os::unix::fs::symlink(dir.join("key.pem"), &link).unwrap();
-        link
-    }),
-    ("the directory, with its files", |dir| {
-        write(&dir.join("current.pem"), "key", 0o600);
-        dir.to_owned()
-    }),
-    ("the directory, in kubelet's layout", |dir| {
-        kubelet_update(dir, &Entries::single("current.pem", "key"), 0o600);
-        dir.to_owned()
-    }),
-    ("the same, mounted read-only", |dir| {
-        kubelet_update(dir, &Entries::single("current.pem", "key"), 0o600);
-        let view = dir.with_extension("view");
-        bind(dir, &view, &["-o", "ro"]);
-        view
-    }),
+/// What is in a directory.
+struct Content {
+    name: &'static str,
+    /// Puts it there, and gives the path that a provider gets.
+    put: fn(&Path) -> PathBuf,
+}
+
+const DIRECTORIES: &[Content] = &[
+    Content {
+        name: "a file in it",
+        put: |dir| {
+            write(&dir.join("key.pem"), "key", 0o600);
+            dir.join("key.pem")
+        },
+    },
+    Content {
+        name: "a link to a file in it",
+        put: |dir| {
+            write(&dir.join("key.pem"), "key", 0o600);
+            let link = dir.with_extension("link");
+            std::os::unix::fs::symlink(dir.join("key.pem"), &link).unwrap();
+            link
+        },
+    },
+    Content {
+        name: "the directory, with its files",
+        put: |dir| {
+            write(&dir.join("current.pem"), "key", 0o600);
+            dir.to_owned()
+        },
+    },
+    Content {
+        name: "the directory, in kubelet's layout",
+        put: |dir| {
+            kubelet_update(dir, &Entries::single("current.pem", "key"), 0o600);
+            dir.to_owned()
+        },
+    },
+    Content {
+        name: "the same, mounted read-only",
+        put: |dir| {
+            kubelet_update(dir, &Entries::single("current.pem", "key"), 0o600);
+            let view = dir.with_extension("view");
+            bind(dir, &view, &["-o", "ro"]);
+            view
+        },
+    },
 ];
 
 /// The way in which systemd gives a root-owned credential to a service's user: by a list, whose mask shows in the mode.
