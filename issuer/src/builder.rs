@@ -29,7 +29,8 @@ use crate::tasks::Tasks;
 ///
 /// # Defaults
 /// No rule (nothing is minted) · algorithm RS256 · the times of [`Rotation::default`], which a ring document
-/// overrides · a single key replaced by another is refused · the system's clock · one signing thread for each
+/// overrides · a single key replaced by another is refused · no passphrase, no member: the value is the key, unencrypted ·
+/// the system's clock · one signing thread for each
 /// processor.
 #[derive(Debug)]
 #[must_use = "an issuer exists only once it is built"]
@@ -41,6 +42,8 @@ pub struct Builder {
     algorithms: Vec<Algorithm>,
     rotation: Rotation,
     allow_key_replacement: bool,
+    passphrase: Option<Arc<dyn SecretProvider>>,
+    member: Option<String>,
     clock: Arc<dyn Clock>,
     signing_threads: Option<usize>,
     /// Found in what the setters were given; told by `build` with all the rest.
@@ -57,6 +60,8 @@ impl Builder {
             algorithms: vec![Algorithm::Rs256],
             rotation: Rotation::default(),
             allow_key_replacement: false,
+            passphrase: None,
+            member: None,
             clock: Arc::new(SystemClock),
             signing_threads: None,
             faults: Findings::new(),
@@ -104,6 +109,20 @@ impl Builder {
     /// Accepts a key set that shares no key with the one being served. Breaks every token in use: for once, by hand.
     pub fn allow_key_replacement(mut self, allow: bool) -> Self {
         self.allow_key_replacement = allow;
+        self
+    }
+
+    /// Where the passphrase of encrypted keys (PKCS#8, PBES2) rests: a provider of its own, of which the only entry,
+    /// or the one called `passphrase`, is taken. It is read at the start, and again for each new record that needs
+    /// it.
+    pub fn passphrase(mut self, provider: impl SecretProvider) -> Self {
+        self.passphrase = Some(Arc::new(provider));
+        self
+    }
+
+    /// The member that holds the key, where each value is a JSON object of several members.
+    pub fn member(mut self, name: impl Into<String>) -> Self {
+        self.member = Some(name.into());
         self
     }
 
@@ -199,6 +218,8 @@ impl Builder {
         }
         options.rotation = self.rotation.clone();
         options.allow_key_replacement = self.allow_key_replacement;
+        options.passphrase.clone_from(&self.passphrase);
+        options.member.clone_from(&self.member);
         Keystore::open(Arc::clone(&self.provider), options, Arc::clone(&self.clock)).await
     }
 

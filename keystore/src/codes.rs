@@ -39,6 +39,7 @@ pub(crate) static CODES: &[&Code] = &[
     &PROVIDER_READ_ONLY,
     &PROVIDER_CONFLICT,
     &PROVIDER_IGNORED,
+    &PROVIDER_ROTATES_IN_PLACE,
     &RING_MALFORMED,
     &RING_FORMAT,
     &RING_ISSUER_MISMATCH,
@@ -60,8 +61,9 @@ pub(crate) static CODES: &[&Code] = &[
 
 pub(crate) static PROVIDER_NOT_FOUND: Code = Code::refused(
     "provider.not_found",
-    "There is no key where the provider looks.",
-    "Make one with `oneseal keys init` (once, for all replicas), or correct the provider's location.",
+    "There is no key, or no passphrase, where the provider looks.",
+    "Make one with `oneseal keys init` (once, for all replicas), or correct the provider's location; at `passphrase`, \
+     correct provider.passphrase.",
 );
 pub(crate) static PROVIDER_DENIED: Code = Code::error(
     "provider.denied",
@@ -130,6 +132,13 @@ pub(crate) static PROVIDER_IGNORED: Code = Code::info(
     "provider.ignored_entry",
     "An entry is no signing key and was left aside.",
     "Nothing, if it is not meant to be one; else name it current, next or previous, with .pem, .der or .jwk.",
+);
+pub(crate) static PROVIDER_ROTATES_IN_PLACE: Code = Code::warning(
+    "provider.rotates_in_place",
+    "The key lies where cert-manager puts it, which renews `tls.key` in place with another key unless told not to: \
+     tokens then break until every relying party has fetched the new one.",
+    "Set `privateKey.rotationPolicy: Never` in the Certificate, or keep the key in a Secret that nothing renews; a \
+     new key is added as `next` first.",
 );
 pub(crate) static RING_MALFORMED: Code = Code::refused(
     "ring.malformed",

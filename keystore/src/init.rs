@@ -1,14 +1,17 @@
 //! Makes the first ring: the one place where a signing key comes into being without another one before it.
 
+use std::sync::Arc;
+
 use oneseal_coordination::{Clock, EventDraft};
-use oneseal_providers::{Change, Entries, ErrorKind, ProviderError, SecretBytes, SecretProvider};
+use oneseal_providers::{Change, Entries, ErrorKind, ProviderError, Record, SecretBytes, SecretProvider};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use crate::codes::{PROVIDER_INIT_IN_IMAGE, PROVIDER_NOT_FOUND};
 use crate::keystore::{judge_place, load};
 use crate::material::{self, KeyError, PrivateKey};
-use crate::ring::{self, Origin, Ring, write};
+use crate::reading::{self, Opening};
+use crate::ring::{self, Origin, Reading, Ring, write};
 use crate::{Algorithm, Findings, GenerationPermit, Identity, IssuerUrl, KeyId, Rotation};
 
 /// What the first ring is to be.
@@ -25,6 +28,11 @@ pub struct InitRequest {
     pub actor: String,
     /// Why, for the ring's log.
     pub reason: String,
+    /// Where the passphrase rests, for a key that is there already and encrypted; see
+    /// [`KeystoreOptions::passphrase`](crate::KeystoreOptions::passphrase). The ring that is made is not encrypted.
+    pub passphrase: Option<Arc<dyn SecretProvider>>,
+    /// The member that holds the key, for one that is there already.
+    pub member: Option<String>,
 }
 
 impl InitRequest {
@@ -36,6 +44,8 @@ impl InitRequest {
             rotation: Rotation::default(),
             actor: "keystore::init".to_owned(),
             reason: "first key".to_owned(),
+            passphrase: None,
+            member: None,
         }
     }
 }
@@ -72,7 +82,7 @@ pub async fn init(
     let mut findings = judge_place(&description, &PROVIDER_INIT_IN_IMAGE);
     findings.extend(request.rotation.check("rotation"));
     match load(provider).await {
-        Ok(record) => return read(&record.entries, &request.issuer, false),
+        Ok(record) => return read(record, &request, false).await,
         Err(found) if found.contains(&PROVIDER_NOT_FOUND) => {}
         Err(found) => findings.extend(found),
     }
@@ -84,10 +94,8 @@ pub async fn init(
     let bytes = document(&made, &request, clock, change_id)?;
     let entries = Entries::single(Entries::KEYRING, bytes);
     match provider.create(entries, change(change_id, &request)).await {
-        Ok(_) => reload(provider, &request.issuer, true).await,
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            reload(provider, &request.issuer, false).await
-        }
+        Ok(_) => reload(provider, &request, true).await,
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => reload(provider, &request, false).await,
         Err(error) => Err(InitError::Write(error)),
     }
 }
@@ -170,15 +178,18 @@ fn change(id: Uuid, request: &InitRequest) -> Change {
 
 async fn reload(
     provider: &dyn SecretProvider,
-    issuer: &IssuerUrl,
+    request: &InitRequest,
     created: bool,
 ) -> Result<Initialised, InitError> {
     let record = load(provider).await.map_err(InitError::Refused)?;
-    read(&record.entries, issuer, created)
+    read(record, request, created).await
 }
 
-fn read(entries: &Entries, issuer: &IssuerUrl, created: bool) -> Result<Initialised, InitError> {
-    let (ring, _) = ring::read(entries, issuer).map_err(InitError::Refused)?;
+async fn read(record: Record, request: &InitRequest, created: bool) -> Result<Initialised, InitError> {
+    let opening = Opening { passphrase: request.passphrase.clone(), member: request.member.clone() };
+    let issuer = request.issuer.clone();
+    let work = move |entries: &Entries, reading: &Reading<'_>| ring::read_with(entries, &issuer, reading);
+    let (ring, _) = reading::read(record, &opening, work).await.result.map_err(InitError::Refused)?;
     Ok(Initialised { created, keys: kids(&ring), ring_key: pin(&ring.origin), identity: ring.identity })
 }
 

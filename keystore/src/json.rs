@@ -4,6 +4,7 @@
 //! uses the other has been fooled (RFC 8259 section 4 leaves it open; RFC 7515 section 4 and RFC 7519 section 4
 //! want them refused). Everything that we verify, or hash, goes through here.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -169,8 +170,10 @@ impl<'de> Visitor<'de> for Members {
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
         let mut found: Self::Value = Vec::new();
+        // A set beside the list: an object of a hundred thousand members must not cost the square of that.
+        let mut names = BTreeSet::new();
         while let Some((name, value)) = members.next_entry::<String, &RawValue>()? {
-            if found.iter().any(|(known, _)| *known == name) {
+            if !names.insert(name.clone()) {
                 return Err(de::Error::custom(DUPLICATE));
             }
             found.push((name, value));

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use oneseal_coordination::{BootTime, Clock};
-use oneseal_providers::{Advice, Durability, ProviderError, Record, Revision, SecretProvider};
+use oneseal_providers::{
+    Advice, Description, Durability, Entries, ProviderError, Record, Revision, SecretProvider,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::accept::{SeenKids, Verdict, accept};
@@ -21,6 +23,9 @@ use crate::codes::{
     of_provider_error,
 };
 use crate::findings::{Code, Finding, Severity, chain};
+use crate::material::PASSPHRASE_UNUSED;
+use crate::reading::{self, Opening, Read};
+use crate::ring::Reading;
 use crate::rotation::PROVIDER_TIMEOUT;
 use crate::{Algorithm, Findings, IssuerUrl, KeyId, PublicKey, Rotation, Snapshot, ring};
 
@@ -37,6 +42,13 @@ pub struct KeystoreOptions {
     /// Accept a key set that shares no key with the one served: once, by hand. Breaks every token in use, so it is
     /// spent with the first such set.
     pub allow_key_replacement: bool,
+    /// Where the passphrase of encrypted keys rests: the only entry, or the one called `passphrase`; one line end at
+    /// its end is dropped. It is read at the start, and again for each new record that needs it. Default: none, and
+    /// an encrypted key is refused.
+    pub passphrase: Option<Arc<dyn SecretProvider>>,
+    /// The member that holds the key, where the value of each entry is a JSON object, as a key/value secret is.
+    /// Default: none, the value is the key.
+    pub member: Option<String>,
 }
 
 impl KeystoreOptions {
@@ -47,7 +59,13 @@ impl KeystoreOptions {
             algorithms: vec![Algorithm::Rs256],
             rotation: Rotation::default(),
             allow_key_replacement: false,
+            passphrase: None,
+            member: None,
         }
+    }
+
+    fn opening(&self) -> Opening {
+        Opening { passphrase: self.passphrase.clone(), member: self.member.clone() }
     }
 }
 
@@ -126,12 +144,9 @@ impl Keystore {
         let description = provider.describe();
         let mut findings = judge_place(&description, &PROVIDER_IMAGE_LAYER);
         let asked_at = clock.boot();
-        let loaded = match load(&*provider).await {
-            Ok(record) => build(&record, &options).map(|built| (record.revision, built)),
-            Err(found) => Err(found),
-        };
-        let (revision, (snapshot, found)) = match loaded {
-            Ok(loaded) => loaded,
+        let opened = first(&*provider, &options).await;
+        let (revision, (snapshot, found)) = match opened {
+            Ok(opened) => opened,
             Err(found) => {
                 findings.extend(found);
                 return Err(findings);
@@ -292,12 +307,13 @@ impl Follower {
             }
         };
         let first_sight = self.seen != record.revision;
-        self.seen = record.revision.clone();
+        let revision = record.revision.clone();
+        self.seen = revision.clone();
         let considered =
-            if record.revision == self.accepted { Ok(()) } else { self.consider(&record, on_swap) };
+            if revision == self.accepted { Ok(()) } else { self.consider(record, on_swap).await };
         match considered {
             Ok(()) => {
-                self.accepted = record.revision;
+                self.accepted = revision;
                 self.shared.fresh_at_ms.store(millis(asked_at), Ordering::Release);
                 self.shared.refreshes_ok.fetch_add(1, Ordering::Relaxed);
                 self.fault(None);
@@ -314,12 +330,12 @@ impl Follower {
         true
     }
 
-    fn consider(
+    async fn consider(
         &mut self,
-        record: &Record,
+        record: Record,
         on_swap: &mut (impl FnMut(&Arc<Snapshot>) + Send),
     ) -> Result<(), Findings> {
-        let (snapshot, _) = build(record, &self.options)?;
+        let (snapshot, _) = build(record, &self.options).await.result?;
         let served = self.shared.snapshot.load_full();
         match accept(&served, &self.kids, &snapshot, self.options.allow_key_replacement) {
             Verdict::Unchanged => {}
@@ -428,7 +444,7 @@ impl Follower {
 }
 
 /// What can be said of the place before anything is read; `in_image` is what a container's own layer comes to.
-pub(crate) fn judge_place(description: &oneseal_providers::Description, in_image: &'static Code) -> Findings {
+pub(crate) fn judge_place(description: &Description, in_image: &'static Code) -> Findings {
     let mut findings = Findings::new();
     match &description.durability {
         Durability::Ephemeral(why) => findings.push(&PROVIDER_EPHEMERAL, &description.location, why),
@@ -436,6 +452,13 @@ pub(crate) fn judge_place(description: &oneseal_providers::Description, in_image
         // Durable, and whatever later kinds mean less.
         _ => {}
     }
+    findings.extend(judge_advice(description));
+    findings
+}
+
+/// What the operator should know of the place although it is no error.
+pub(crate) fn judge_advice(description: &Description) -> Findings {
+    let mut findings = Findings::new();
     for advice in &description.advice {
         match advice {
             Advice::WorldReadable { path, mode } => {
@@ -474,11 +497,49 @@ pub(crate) async fn load(provider: &dyn SecretProvider) -> Result<Record, Findin
     Err(findings)
 }
 
-fn build(record: &Record, options: &KeystoreOptions) -> Result<(Snapshot, Findings), Findings> {
-    let (ring, mut notes) = ring::read(&record.entries, &options.issuer)?;
-    let (snapshot, found) = Snapshot::build(ring, &options.algorithms, &options.rotation)?;
-    notes.extend(found);
-    Ok((snapshot, notes))
+/// The first look: the passphrase is judged whether it is needed or not, so that its faults are found at the start.
+async fn first(
+    provider: &dyn SecretProvider,
+    options: &KeystoreOptions,
+) -> Result<(Revision, (Snapshot, Findings)), Findings> {
+    let loaded = load(provider).await;
+    let Read { mut result, asked_passphrase } = match loaded {
+        Ok(record) => {
+            let revision = record.revision.clone();
+            let Read { result, asked_passphrase } = build(record, options).await;
+            Read { result: result.map(|built| (revision, built)), asked_passphrase }
+        }
+        Err(found) => Read { result: Err(found), asked_passphrase: false },
+    };
+    let Some(passphrase) = &options.passphrase else { return result };
+    let mut more = reading::judge_passphrase_place(&**passphrase);
+    if !asked_passphrase {
+        match reading::passphrase(&**passphrase).await {
+            Ok(_) if result.is_ok() => {
+                more.push(&PASSPHRASE_UNUSED, reading::place(&passphrase.describe()), "no key is encrypted")
+            }
+            Ok(_) => {}
+            Err(faults) => more.extend(faults),
+        }
+    }
+    match &mut result {
+        Ok((_, (_, notes))) => notes.extend(more),
+        Err(found) => found.extend(more),
+    }
+    result
+}
+
+/// Ring and snapshot of a record, off the async workers.
+async fn build(record: Record, options: &KeystoreOptions) -> Read<(Snapshot, Findings)> {
+    let (issuer, algorithms, rotation) =
+        (options.issuer.clone(), options.algorithms.clone(), options.rotation.clone());
+    let work = move |entries: &Entries, reading: &Reading<'_>| {
+        let (ring, mut notes) = ring::read_with(entries, &issuer, reading)?;
+        let (snapshot, found) = Snapshot::build(ring, &algorithms, &rotation)?;
+        notes.extend(found);
+        Ok((snapshot, notes))
+    };
+    reading::read(record, &options.opening(), work).await
 }
 
 /// One log line a finding, with what scripts match on as fields of their own.

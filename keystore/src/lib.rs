@@ -38,6 +38,7 @@ pub mod jwk;
 pub mod keystore;
 pub mod material;
 mod permit;
+mod reading;
 pub mod ring;
 pub mod rotation;
 pub mod signer;

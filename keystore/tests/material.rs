@@ -107,7 +107,7 @@ fn each_refusal_names_its_cause() {
         ("keys/rsa-ok.key", "key.public_only"),
         ("keys/pkcs8.ed25519.pub.der", "key.public_only"),
         ("keys/rsa2048-pub.der", "key.public_only"),
-        ("keys/openssl.rsa2048.enc.pem", "key.encrypted"),
+        ("keys/openssl.rsa2048.enc.pem", "key.encryption_unsupported"),
         ("keys/pkcs8.ed25519.enc.pem", "key.encrypted"),
         ("keys/pkcs8.ed25519-enc.der", "key.encrypted"),
         ("keys/openssh.ed25519.pem", "key.unsupported_form"),

@@ -5,28 +5,47 @@ use std::sync::Arc;
 use oneseal::{Algorithm, Builder, EnvProvider, FileProvider, InlineProvider, Issuer, SecretProvider};
 use secrecy::ExposeSecret;
 
-use crate::config::{Config, ProviderChoice};
+use crate::config::{Config, PassphraseChoice, ProviderChoice, Unlocking};
 
 /// The builder of the configured issuer.
 pub(crate) fn issuer(config: &Config, allow_key_replacement: bool) -> Builder {
     let settings = &config.settings;
     let audiences = if settings.admin.mint { settings.admin.mint_audiences.as_slice() } else { &[] };
-    key_only(config.issuer.as_str(), &config.provider, &settings.algorithms)
+    key_only(config.issuer.as_str(), &config.provider, &config.unlocking, &settings.algorithms)
         .rotation(settings.rotation.clone())
         .allow_key_replacement(allow_key_replacement)
         .mint_audiences(audiences.iter().cloned())
 }
 
 /// A builder that knows no more than what its key is judged by.
-pub(crate) fn key_only(url: &str, provider: &ProviderChoice, algorithms: &[Algorithm]) -> Builder {
-    let builder = match provider {
+pub(crate) fn key_only(
+    url: &str,
+    provider: &ProviderChoice,
+    unlocking: &Unlocking,
+    algorithms: &[Algorithm],
+) -> Builder {
+    let mut builder = match provider {
         ProviderChoice::File { path, durable } => {
             Issuer::builder(url, FileProvider::new(path).assume_durable(*durable))
         }
         ProviderChoice::Env { variable } => Issuer::builder(url, EnvProvider::new(variable)),
         ProviderChoice::Inline { value } => Issuer::builder(url, inline(value)),
     };
+    if let Some(passphrase) = passphrase(unlocking) {
+        builder = builder.passphrase(passphrase);
+    }
+    if let Some(member) = &unlocking.member {
+        builder = builder.member(member);
+    }
     builder.algorithms(algorithms.iter().copied())
+}
+
+/// The provider of the passphrase, if there is one.
+pub(crate) fn passphrase(unlocking: &Unlocking) -> Option<Arc<dyn SecretProvider>> {
+    Some(match unlocking.passphrase.as_ref()? {
+        PassphraseChoice::File(path) => Arc::new(FileProvider::new(path)),
+        PassphraseChoice::Env(variable) => Arc::new(EnvProvider::new(variable)),
+    })
 }
 
 /// The configured provider, for verbs that work on a key without an issuer.

@@ -10,7 +10,7 @@ use rsa::pkcs8::der::{Decode, Reader, SliceReader, Tag, Tagged};
 use sec1::{EcParameters, EcPrivateKey};
 
 use super::judge::{self, RsaParts};
-use super::{KeyError, PrivateKey};
+use super::{KeyError, Passphrase, PrivateKey, encrypted};
 use crate::jwk::Curve;
 
 /// Whether this is one DER structure of exactly this length, by its first length octets.
@@ -18,26 +18,82 @@ pub(super) fn is_whole(value: &[u8]) -> bool {
     value.first() == Some(&super::pem::SEQUENCE) && AnyRef::from_der(value).is_ok()
 }
 
-/// Reads a private key, in the structure that the value turns out to have.
-pub(super) fn read(der: &[u8]) -> Result<PrivateKey, KeyError> {
-    let tags = tags(der).ok_or(KeyError::MalformedDer { form: "the DER" })?;
-    match tags.as_slice() {
-        [Tag::Integer, Tag::Sequence, Tag::OctetString, ..] => pkcs8(der),
-        [Tag::Integer, Tag::OctetString, ..] => sec1(der, None),
-        [Tag::Integer, Tag::Integer] => Err(KeyError::PublicOnly),
-        [Tag::Integer, Tag::Integer, ..] if tags.len() == 10 => Err(KeyError::RsaMultiPrime),
-        [Tag::Integer, Tag::Integer, ..] => pkcs1(der),
-        [Tag::Sequence, Tag::OctetString] => Err(KeyError::Encrypted),
-        [Tag::Sequence, Tag::BitString] => Err(KeyError::PublicOnly),
-        [Tag::Sequence, Tag::Sequence, Tag::BitString] => Err(KeyError::CertificateOnly),
-        [Tag::Integer, Tag::Sequence, ..] => Err(KeyError::UnsupportedForm { form: "a PKCS#12 store" }),
-        _ => Err(KeyError::MalformedDer { form: "the DER" }),
+/// What a DER value is, as far as the kinds of its direct parts tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Structure {
+    Pkcs8,
+    EncryptedPkcs8,
+    Pkcs1,
+    MultiPrimePkcs1,
+    Sec1,
+    Pkcs1Public,
+    Spki,
+    Certificate,
+    Pkcs12,
+    Unknown,
+}
+
+impl Structure {
+    /// What a message calls it.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Pkcs8 => "PKCS#8",
+            Self::EncryptedPkcs8 => "encrypted PKCS#8",
+            Self::Pkcs1 | Self::MultiPrimePkcs1 => "PKCS#1",
+            Self::Sec1 => "SEC1",
+            Self::Pkcs1Public => "a PKCS#1 public key",
+            Self::Spki => "a SubjectPublicKeyInfo",
+            Self::Certificate => "a certificate or a request for one",
+            Self::Pkcs12 => "PKCS#12",
+            Self::Unknown => "of an unknown structure",
+        }
+    }
+}
+
+/// Looks at the parts of the outer sequence and not into them.
+pub(super) fn structure(der: &[u8]) -> Structure {
+    match tags(der).unwrap_or_default().as_slice() {
+        [Tag::Integer, Tag::Sequence, Tag::OctetString, ..] => Structure::Pkcs8,
+        [Tag::Integer, Tag::OctetString, ..] => Structure::Sec1,
+        [Tag::Integer, Tag::Integer] => Structure::Pkcs1Public,
+        tags @ [Tag::Integer, Tag::Integer, ..] if tags.len() == 10 => Structure::MultiPrimePkcs1,
+        [Tag::Integer, Tag::Integer, ..] => Structure::Pkcs1,
+        [Tag::Sequence, Tag::OctetString] => Structure::EncryptedPkcs8,
+        [Tag::Sequence, Tag::BitString] => Structure::Spki,
+        [Tag::Sequence, Tag::Sequence, Tag::BitString] => Structure::Certificate,
+        [Tag::Integer, Tag::Sequence, ..] => Structure::Pkcs12,
+        _ => Structure::Unknown,
+    }
+}
+
+/// Reads a private key, in the structure that the value turns out to have; `passphrase` is for an encrypted one.
+pub(super) fn read(der: &[u8], passphrase: Option<&Passphrase>) -> Result<PrivateKey, KeyError> {
+    match structure(der) {
+        Structure::Pkcs8 => pkcs8(der),
+        Structure::EncryptedPkcs8 => {
+            let opened = encrypted::open(der, passphrase)?;
+            match structure(&opened) {
+                Structure::Pkcs8 => pkcs8(&opened),
+                _ => Err(KeyError::MalformedDer { form: "what the encrypted PKCS#8 structure holds" }),
+            }
+        }
+        Structure::Pkcs1 => pkcs1(der),
+        Structure::Sec1 => sec1(der, None),
+        Structure::MultiPrimePkcs1 => Err(KeyError::RsaMultiPrime),
+        Structure::Pkcs1Public | Structure::Spki => Err(KeyError::PublicOnly),
+        Structure::Certificate => Err(KeyError::CertificateOnly),
+        Structure::Pkcs12 => Err(KeyError::UnsupportedForm { form: "a PKCS#12 store" }),
+        Structure::Unknown => Err(KeyError::MalformedDer { form: "the DER" }),
     }
 }
 
 /// What stands directly inside the outer sequence; `None` if it does not decode.
-fn children(der: &[u8]) -> Option<Vec<AnyRef<'_>>> {
-    let outer = AnyRef::from_der(der).ok()?;
+pub(super) fn children(der: &[u8]) -> Option<Vec<AnyRef<'_>>> {
+    parts(AnyRef::from_der(der).ok()?)
+}
+
+/// What stands directly inside.
+pub(super) fn parts(outer: AnyRef<'_>) -> Option<Vec<AnyRef<'_>>> {
     let mut reader = SliceReader::new(outer.value()).ok()?;
     let mut children = Vec::new();
     while !reader.is_finished() {

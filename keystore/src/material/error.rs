@@ -67,9 +67,47 @@ pub enum KeyError {
         /// How many.
         count: usize,
     },
-    /// The key is encrypted.
-    #[error("the private key is encrypted; this version reads unencrypted ones")]
+    /// The key is encrypted, and there is no passphrase to try.
+    #[error("the private key is encrypted, and no passphrase is given")]
     Encrypted,
+    /// The passphrase does not open it.
+    #[error("the passphrase does not open the private key")]
+    WrongPassphrase,
+    /// A passphrase of no characters.
+    #[error("the passphrase is empty")]
+    PassphraseEmpty,
+    /// Encrypted in a way that is not read.
+    #[error("the private key is encrypted in a way that is not read: {scheme}")]
+    EncryptionUnsupported {
+        /// Its name or object identifier.
+        scheme: String,
+    },
+    /// Trying a passphrase would take too long or too much memory.
+    #[error("the private key asks for too much work before a passphrase can be tried: {what}")]
+    EncryptionCost {
+        /// How much it asks for.
+        what: String,
+    },
+    /// A member was named, and the object has none of that name.
+    #[error("the JSON object has no member {member}; its members are: {}", .members.join(", "))]
+    NoMember {
+        /// The name that was asked for.
+        member: String,
+        /// Those that are there, at most 16, cut to 64 characters.
+        members: Vec<String>,
+    },
+    /// A member was named, and it is neither text nor an object.
+    #[error("the member {member} of the JSON object is neither a string nor an object")]
+    MemberType {
+        /// Its name.
+        member: String,
+    },
+    /// A member was named, and the value has no members.
+    #[error("the value is no JSON object, so it has no member {member}")]
+    MemberOfNothing {
+        /// The name that was asked for.
+        member: String,
+    },
     /// A kind of key that we do not sign with.
     #[error("a key of an unknown kind: {kind}")]
     UnknownType {
@@ -203,6 +241,11 @@ impl KeyError {
             Self::Symmetric => &SYMMETRIC,
             Self::TwoPrivateKeys { .. } => &TWO_PRIVATE_KEYS,
             Self::Encrypted => &ENCRYPTED,
+            Self::WrongPassphrase => &WRONG_PASSPHRASE,
+            Self::PassphraseEmpty => &PASSPHRASE_EMPTY,
+            Self::EncryptionUnsupported { .. } => &ENCRYPTION_UNSUPPORTED,
+            Self::EncryptionCost { .. } => &ENCRYPTION_COST,
+            Self::NoMember { .. } | Self::MemberType { .. } | Self::MemberOfNothing { .. } => &NO_MEMBER,
             Self::UnknownType { .. } => &UNKNOWN_TYPE,
             Self::UnknownCurve { .. } => &UNKNOWN_CURVE,
             Self::NotForSigning => &NOT_FOR_SIGNING,
@@ -277,6 +320,12 @@ pub static CODES: &[&Code] = &[
     &SYMMETRIC,
     &TWO_PRIVATE_KEYS,
     &ENCRYPTED,
+    &WRONG_PASSPHRASE,
+    &PASSPHRASE_EMPTY,
+    &PASSPHRASE_UNUSED,
+    &ENCRYPTION_UNSUPPORTED,
+    &ENCRYPTION_COST,
+    &NO_MEMBER,
     &UNKNOWN_TYPE,
     &UNKNOWN_CURVE,
     &NOT_FOR_SIGNING,
@@ -330,7 +379,8 @@ static ENCODED_TWICE: Code = Code::refused(
 static JSON_MEMBERS: Code = Code::refused(
     "key.json_members",
     "The value is a JSON object that is no JWK, such as a key/value secret.",
-    "Store the key itself, not an object around it; naming one of several members is for a later version.",
+    "Name the member that holds the key: `provider.member = \"NAME\"` (`--member`); or store the key itself, not an \
+     object around it.",
 );
 static MALFORMED_PEM: Code = Code::refused(
     "key.malformed_pem",
@@ -373,11 +423,47 @@ static TWO_PRIVATE_KEYS: Code = Code::refused(
     "Several private keys stand in one entry, and which one signs is not to be guessed.",
     "Give each key an entry of its own: `current`, `next`, `previous`.",
 );
-static ENCRYPTED: Code = Code::refused(
+pub(crate) static ENCRYPTED: Code = Code::refused(
     "key.encrypted",
-    "The private key is encrypted with a passphrase. Encrypted keys come with a passphrase provider; this version \
-     reads unencrypted ones.",
-    "Decrypt it into the secret store: `openssl pkcs8 -topk8 -nocrypt -in KEY -out KEY.unencrypted`.",
+    "The private key is encrypted with a passphrase, and none is configured.",
+    "Say where the passphrase rests: `provider.passphrase = \"file:PATH\"` or `\"env:NAME\"` (`--passphrase`); or \
+     decrypt it into the secret store: `openssl pkcs8 -topk8 -nocrypt -in KEY -out KEY.unencrypted`.",
+);
+static WRONG_PASSPHRASE: Code = Code::refused(
+    "key.wrong_passphrase",
+    "The passphrase is not the one that the private key was encrypted with.",
+    "Point provider.passphrase at this key's passphrase; try it with `openssl pkey -in KEY -passin file:PATH -noout`. \
+     One line end at its end is dropped, blank space counts.",
+);
+static PASSPHRASE_EMPTY: Code = Code::refused(
+    "key.passphrase_empty",
+    "The place where the passphrase should be holds nothing, or a line end alone.",
+    "Put the passphrase there; for a key that is not encrypted leave provider.passphrase out.",
+);
+/// Found by who opens the keystore.
+pub(crate) static PASSPHRASE_UNUSED: Code = Code::warning(
+    "key.passphrase_unused",
+    "A passphrase is configured, and no key is encrypted: whoever reads the store has the key.",
+    "Encrypt the key (`openssl pkcs8 -topk8 -v2 aes-256-cbc -in KEY -out KEY.encrypted`), or leave \
+     provider.passphrase out.",
+);
+static ENCRYPTION_UNSUPPORTED: Code = Code::refused(
+    "key.encryption_unsupported",
+    "The private key is encrypted with a scheme that is old and weak (PBES1, DES, RC2, `Proc-Type: 4,ENCRYPTED`), or \
+     one tool's own. PBES2 is read: PBKDF2 or scrypt, with AES.",
+    "Convert it: `openssl pkcs8 -topk8 -v2 aes-256-cbc -v2prf hmacWithSHA256 -in KEY -out KEY.pem` (DES and RC2: with \
+     `-provider legacy -provider default`); a key that another tool encrypted is first exported from it.",
+);
+static ENCRYPTION_COST: Code = Code::refused(
+    "key.encryption_cost",
+    "The encrypted key names so many iterations, so much memory or so long a salt that trying a passphrase could hold \
+     the process up.",
+    "Encrypt it again with usual parameters: `openssl pkcs8 -topk8 -v2 aes-256-cbc -iter 600000 -in KEY -out KEY.pem`.",
+);
+static NO_MEMBER: Code = Code::refused(
+    "key.no_member",
+    "The value has not the member that provider.member names, or that one holds no key.",
+    "Set provider.member (`--member`) to the member that holds the key, or leave it out where the value is the key.",
 );
 static UNKNOWN_TYPE: Code = Code::refused(
     "key.unknown_type",

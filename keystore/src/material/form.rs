@@ -7,22 +7,22 @@ use base64::engine::general_purpose::STANDARD;
 use zeroize::Zeroizing;
 
 use super::pem::{self, Block, SEQUENCE};
-use super::{KeyError, PrivateKey, der, private_jwk};
+use super::{KeyError, Passphrase, PrivateKey, der, private_jwk};
 
 /// Reads a key in any form that [`PrivateKey::parse`] promises.
-pub(super) fn read(value: &[u8]) -> Result<PrivateKey, KeyError> {
-    let value = value.strip_prefix(UTF8_BOM).unwrap_or(value);
-    if value.iter().all(|octet| octet.is_ascii_whitespace() || *octet == 0) {
+pub(super) fn read(value: &[u8], passphrase: Option<&Passphrase>) -> Result<PrivateKey, KeyError> {
+    let value = without_mark(value);
+    if is_blank(value) {
         return Err(KeyError::Empty);
     }
     if value.starts_with(&[0xff, 0xfe]) || value.starts_with(&[0xfe, 0xff]) {
         return Err(KeyError::Unrecognised { hint: "the text is UTF-16; save it as UTF-8" });
     }
-    if let Some(key) = read_bare(value) {
+    if let Some(key) = read_bare(value, passphrase) {
         return key;
     }
     if let Some(decoded) = base64(value) {
-        return read_bare(&decoded).unwrap_or_else(|| Err(within_base64(&decoded)));
+        return read_bare(without_mark(&decoded), passphrase).unwrap_or_else(|| Err(within_base64(&decoded)));
     }
     Err(if pem::is_damaged_pem(value) {
         KeyError::MalformedPem {
@@ -34,9 +34,9 @@ pub(super) fn read(value: &[u8]) -> Result<PrivateKey, KeyError> {
 }
 
 /// DER, JSON or PEM; `None` if it is none of these.
-fn read_bare(value: &[u8]) -> Option<Result<PrivateKey, KeyError>> {
+fn read_bare(value: &[u8], passphrase: Option<&Passphrase>) -> Option<Result<PrivateKey, KeyError>> {
     if der::is_whole(value) {
-        return Some(der::read(value));
+        return Some(der::read(value, passphrase));
     }
     let text = value.trim_ascii();
     if text.starts_with(b"{") {
@@ -45,7 +45,7 @@ fn read_bare(value: &[u8]) -> Option<Result<PrivateKey, KeyError>> {
     let unquoted = json_string(text);
     let text = unquoted.as_ref().map_or(text, |text| text.as_bytes());
     if pem::is_pem(text) {
-        return Some(pem::blocks(text).and_then(|blocks| from_blocks(&blocks)));
+        return Some(pem::blocks(text).and_then(|blocks| from_blocks(&blocks, passphrase)));
     }
     // Binary that begins as DER does, but has another length than it says.
     let binary = text.first() == Some(&SEQUENCE) && text.iter().any(|octet| !octet.is_ascii());
@@ -53,16 +53,21 @@ fn read_bare(value: &[u8]) -> Option<Result<PrivateKey, KeyError>> {
 }
 
 /// The one private key among the blocks; certificates, parameters and public keys beside it are ignored.
-fn from_blocks(blocks: &[Block<'_>]) -> Result<PrivateKey, KeyError> {
+fn from_blocks(blocks: &[Block<'_>], passphrase: Option<&Passphrase>) -> Result<PrivateKey, KeyError> {
     let private: Vec<_> = blocks.iter().filter(|block| block.label.ends_with("PRIVATE KEY")).collect();
     let [block] = private.as_slice() else {
         return Err(if private.is_empty() { without_private(blocks) } else { two(private.len()) });
     };
     match block.label {
-        "ENCRYPTED PRIVATE KEY" => Err(KeyError::Encrypted),
         "OPENSSH PRIVATE KEY" => Err(KeyError::UnsupportedForm { form: "an OpenSSH private key" }),
         "DSA PRIVATE KEY" => Err(KeyError::UnknownType { kind: "DSA".to_owned() }),
-        _ => der::read(&block.decode()?),
+        label if label.starts_with("NEBULA ") => {
+            Err(KeyError::UnsupportedForm { form: "a Nebula private key" })
+        }
+        label if label.starts_with("ENCRYPTED ") && label != "ENCRYPTED PRIVATE KEY" => {
+            Err(KeyError::EncryptionUnsupported { scheme: "that of cosign or another tool's own".to_owned() })
+        }
+        _ => der::read(&block.decode()?, passphrase),
     }
 }
 
@@ -81,8 +86,16 @@ pub(super) fn two(count: usize) -> KeyError {
     KeyError::TwoPrivateKeys { count }
 }
 
+pub(super) fn without_mark(value: &[u8]) -> &[u8] {
+    value.strip_prefix(UTF8_BOM).unwrap_or(value)
+}
+
+pub(super) fn is_blank(value: &[u8]) -> bool {
+    value.iter().all(|octet| octet.is_ascii_whitespace() || *octet == 0)
+}
+
 /// A JSON string literal's content, as secret stores return it. Quotes kept by mistake look the same.
-fn json_string(text: &[u8]) -> Option<Zeroizing<String>> {
+pub(super) fn json_string(text: &[u8]) -> Option<Zeroizing<String>> {
     if !text.starts_with(b"\"") {
         return None;
     }
@@ -90,7 +103,7 @@ fn json_string(text: &[u8]) -> Option<Zeroizing<String>> {
 }
 
 /// The value decoded, if it is base64 (wrapped or not) and nothing else.
-fn base64(value: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+pub(super) fn base64(value: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     let mut text = Zeroizing::new(Vec::with_capacity(value.len()));
     text.extend(value.iter().filter(|octet| !octet.is_ascii_whitespace()));
     STANDARD.decode(text.as_slice()).ok().map(Zeroizing::new)
@@ -109,6 +122,8 @@ fn hint(value: &[u8]) -> &'static str {
     let text = value.trim_ascii();
     if text.starts_with(b"$") || text.starts_with(b"{{") || text.starts_with(b"%") {
         "the value looks like a placeholder that nothing has filled in"
+    } else if text.starts_with(b"eyJ") && text.contains(&b'.') {
+        "the value looks like a token (JWT, JWE), not like a key"
     } else if text.is_ascii() {
         "the value is text, but neither PEM, JSON nor base64"
     } else {

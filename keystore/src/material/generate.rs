@@ -43,7 +43,7 @@ pub fn generate_rsa(
     };
     let pair = RsaKeyPair::generate(size).map_err(|_| KeyError::Generate)?;
     let pkcs8: Pkcs8V1Der<'_> = pair.as_der().map_err(|_| KeyError::Generate)?;
-    der::read(pkcs8.as_ref())
+    der::read(pkcs8.as_ref(), None)
 }
 
 fn ec(curve: Curve) -> Result<PrivateKey, KeyError> {

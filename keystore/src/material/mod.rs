@@ -1,30 +1,38 @@
 //! Private key material: read, judged, generated.
 //!
 //! The route is `parse`: [`form`] finds what the bytes are (PEM, DER, JWK, base64 of these), [`der`] and
-//! [`private_jwk`] read components, [`judge`] decides whether they are a key. Nothing else can make a
+//! [`private_jwk`] read components, [`encrypted`] opens what a passphrase closes, [`judge`] decides whether they are a key. Nothing else can make a
 //! [`PrivateKey`] but [`generate`], whose keys go through the same judge.
 //!
 //! The form is told by content, not by file name or PEM label: half the world's labels are wrong, and a key that
 //! passes the judge is a key. Around a PEM block everything is allowed, inside it nothing.
 
 mod der;
+mod encrypted;
 mod error;
 mod form;
 mod generate;
 mod judge;
 mod leaked;
+mod member;
 mod pair;
+mod passphrase;
 mod pem;
 mod private_jwk;
+mod seen;
 
 use std::fmt;
 
 use zeroize::Zeroizing;
 
 pub use error::{CODES, KeyError};
+pub(crate) use error::{ENCRYPTED, PASSPHRASE_UNUSED};
 pub use generate::{generate, generate_rsa};
 pub(crate) use judge::published_half;
+pub(crate) use member::member;
 pub(crate) use pair::KeyPair;
+pub use passphrase::Passphrase;
+pub use seen::form_of;
 
 use crate::findings::Findings;
 use crate::{Algorithm, KeyType, PublicKey};
@@ -53,7 +61,17 @@ impl PrivateKey {
     /// # Errors
     /// A [`KeyError`] that says what the bytes are instead; never any part of them.
     pub fn parse(value: &[u8]) -> Result<Self, KeyError> {
-        form::read(value)
+        form::read(value, None)
+    }
+
+    /// [`parse`](Self::parse), and encrypted PKCS#8 (PBES2, RFC 8018 section 6.2: PBKDF2 or scrypt, AES) with its
+    /// `passphrase`. Deriving from it takes up to about a second and 64 MiB; a key that asks for more is refused
+    /// before any work is done. Not for an async worker.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse), and [`KeyError::WrongPassphrase`].
+    pub fn parse_with(value: &[u8], passphrase: &Passphrase) -> Result<Self, KeyError> {
+        form::read(value, Some(passphrase))
     }
 
     /// Its kind.

@@ -44,7 +44,9 @@ impl Block<'_> {
             // RFC 1421 headers, of which the traditional encryption of OpenSSL is the only use left.
             let encrypted = find(self.body, b"ENCRYPTED").is_some();
             return Err(if encrypted {
-                KeyError::Encrypted
+                KeyError::EncryptionUnsupported {
+                    scheme: "the traditional one of OpenSSL (Proc-Type: 4,ENCRYPTED)".to_owned(),
+                }
             } else {
                 malformed("header lines inside a block")
             });

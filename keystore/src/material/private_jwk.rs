@@ -27,7 +27,32 @@ pub(super) fn read(text: &[u8]) -> Result<PrivateKey, KeyError> {
     }
     match object.raw("keys") {
         Some(keys) if keys.get().starts_with('[') => jwks(keys),
+        // RFC 7516 section 7.2.
+        _ if object.has("ciphertext") => {
+            Err(KeyError::EncryptionUnsupported { scheme: "a JWE around a JWK".to_owned() })
+        }
         _ => Err(KeyError::JsonMembers { members: object.names() }),
+    }
+}
+
+/// What a JSON text is, for a message.
+pub(super) fn form_of(text: &[u8]) -> String {
+    let Some(object) = str::from_utf8(text).ok().and_then(|text| Members::read(text).ok()) else {
+        return "damaged JSON".to_owned();
+    };
+    if object.has("kty") {
+        let kty = object.text("kty").ok().flatten();
+        let known = ["RSA", "EC", "OKP", "oct"]
+            .into_iter()
+            .find(|known| kty.as_ref().is_some_and(|kty| kty.as_str() == *known));
+        let Some(kty) = known else { return "a JWK of an unknown kind".to_owned() };
+        let half = if object.has("d") || object.has("k") { "private" } else { "public" };
+        return format!("a {half} JWK ({kty})");
+    }
+    match object.raw("keys").map(|keys| serde_json::from_str::<Vec<&RawValue>>(keys.get())) {
+        Some(Ok(keys)) => format!("a JWKS of {} keys", keys.len()),
+        _ if object.has("ciphertext") => "a JWE".to_owned(),
+        _ => "a JSON object".to_owned(),
     }
 }
 
@@ -251,6 +276,6 @@ impl<'a> Members<'a> {
 }
 
 /// A word of the input as it may stand in a message: short, and without control characters.
-fn shown(text: &str) -> String {
+pub(super) fn shown(text: &str) -> String {
     text.chars().take(64).map(|c| if c.is_control() { '?' } else { c }).collect()
 }

@@ -13,22 +13,23 @@ use std::collections::BTreeSet;
 
 use oneseal_providers::{Entries, SecretBytes};
 
-use super::{KeyState, Origin, Ring, RingKey, check};
-use crate::codes::{PROVIDER_IGNORED, PROVIDER_NOT_FOUND};
-use crate::material::{KeyError, PrivateKey};
+use super::{KeyState, Origin, Reading, Ring, RingKey, check};
+use crate::codes::{PROVIDER_IGNORED, PROVIDER_NOT_FOUND, PROVIDER_ROTATES_IN_PLACE};
+use crate::findings::chain;
+use crate::material::{KeyError, PrivateKey, form_of, member};
 use crate::{Algorithm, Digest, Findings, Identity};
 
 /// Reads every entry whose name tells a role.
 ///
 /// # Errors
 /// Every fault of every such entry.
-pub fn read(entries: &Entries) -> Result<(Ring, Findings), Findings> {
-    let mut notes = Findings::new();
+pub fn read(entries: &Entries, reading: &Reading<'_>) -> Result<(Ring, Findings), Findings> {
+    let mut notes = rotates_in_place(entries);
     let mut faults = Findings::new();
     let mut keys = Vec::new();
     for (name, value) in entries.iter() {
         match parse_name(name) {
-            Ok(role) => match read_key(name, value, role) {
+            Ok(role) => match read_key(name, value, role, reading) {
                 Ok(key) => keys.push(key),
                 Err(found) => faults.extend(found),
             },
@@ -77,7 +78,7 @@ fn parse_name(name: &str) -> Result<Role, String> {
         "current" | "AWSCURRENT" => KeyState::Active,
         "next" | "AWSPENDING" => KeyState::Pending,
         "previous" | "AWSPREVIOUS" => KeyState::Retiring,
-        "tls" if name == "tls.key" => return Ok(Role { state: KeyState::Active, algorithm: None }),
+        "tls" if name == TLS_KEY => return Ok(Role { state: KeyState::Active, algorithm: None }),
         _ => return Err("its name is none of current, next, previous".to_owned()),
     };
     let mut rest: Vec<_> = parts.collect();
@@ -92,13 +93,31 @@ fn parse_name(name: &str) -> Result<Role, String> {
     Ok(Role { state, algorithm })
 }
 
-fn read_key(name: &str, value: &SecretBytes, role: Role) -> Result<RingKey, Findings> {
-    let refuse = |error: KeyError| {
-        let mut findings = Findings::new();
-        findings.push(error.code(), name, error.to_string());
-        findings
+/// The layout of a kubernetes.io/tls Secret, which cert-manager fills and, unless told not to, renews in place: then
+/// the key is another one from one moment to the next, and nobody has seen it before it signs.
+fn rotates_in_place(entries: &Entries) -> Findings {
+    let mut notes = Findings::new();
+    if entries.get(TLS_KEY).is_some() && entries.get(TLS_CERTIFICATE).is_some() {
+        notes.push(
+            &PROVIDER_ROTATES_IN_PLACE,
+            TLS_KEY,
+            format!("{TLS_KEY} stands beside {TLS_CERTIFICATE}, as in a Secret that cert-manager keeps"),
+        );
+    }
+    notes
+}
+
+fn read_key(name: &str, value: &SecretBytes, role: Role, reading: &Reading<'_>) -> Result<RingKey, Findings> {
+    let value = value.expose();
+    let inner = reading.member.map(|wanted| member(value, wanted)).transpose();
+    let inner = inner.map_err(|error| refused(name, &error, value))?;
+    let value = inner.as_ref().map_or(value, |inner| inner.as_slice());
+    let refuse = |error: KeyError| refused(name, &error, value);
+    let private = match reading.passphrase {
+        Some(passphrase) => PrivateKey::parse_with(value, passphrase),
+        None => PrivateKey::parse(value),
     };
-    let private = PrivateKey::parse(value.expose()).map_err(refuse)?;
+    let private = private.map_err(refuse)?;
     let key_type = private.key_type();
     let algorithm = role.algorithm.or(private.declared_algorithm()).unwrap_or(key_type.default_algorithm());
     if algorithm.key_type() != key_type {
@@ -115,6 +134,13 @@ fn read_key(name: &str, value: &SecretBytes, role: Role) -> Result<RingKey, Find
         place: name.to_owned(),
         history: None,
     })
+}
+
+/// Why the entry `name` is refused, and in which form it was seen.
+fn refused(name: &str, error: &KeyError, value: &[u8]) -> Findings {
+    let mut findings = Findings::new();
+    findings.push(error.code(), name, format!("{}; seen: {}", chain(error), form_of(value)));
+    findings
 }
 
 /// One key a thumbprint: the strongest state wins, the rest become notes.
@@ -144,6 +170,9 @@ fn no_key_among(entries: &Entries) -> String {
         names.join(", ")
     )
 }
+
+const TLS_KEY: &str = "tls.key";
+const TLS_CERTIFICATE: &str = "tls.crt";
 
 #[cfg(test)]
 mod tests {

@@ -17,7 +17,7 @@ use oneseal_providers::Entries;
 use serde::{Deserialize, Serialize};
 
 use crate::codes::{RING_DUPLICATE_KEY, RING_MALFORMED, RING_NO_ACTIVE, RING_TWO_ACTIVE};
-use crate::material::PrivateKey;
+use crate::material::{Passphrase, PrivateKey};
 use crate::{Algorithm, Digest, Findings, Identity, IssuerUrl, KeyId, PublicKey, Rotation};
 
 /// The keys of one issuer at one revision.
@@ -138,15 +138,37 @@ impl KeyState {
     }
 }
 
+/// What bare keys may need to be read. A ring document needs neither: it is sealed in its own way.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reading<'a> {
+    /// Opens encrypted keys.
+    pub passphrase: Option<&'a Passphrase>,
+    /// The member that holds the key, where each value is a JSON object of several.
+    pub member: Option<&'a str>,
+}
+
 /// Reads the ring that `entries` hold: the document if there is one, else the bare keys.
 ///
 /// # Errors
 /// Every fault found. On success the remarks that do not stop anything are returned beside the ring.
 pub fn read(entries: &Entries, issuer: &IssuerUrl) -> Result<(Ring, Findings), Findings> {
+    read_with(entries, issuer, &Reading::default())
+}
+
+/// [`read`], with what encrypted keys and keys inside of other values need. Deriving from a passphrase takes up to
+/// about a second for each key: not for an async worker.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_with(
+    entries: &Entries,
+    issuer: &IssuerUrl,
+    reading: &Reading<'_>,
+) -> Result<(Ring, Findings), Findings> {
     let documents: Vec<_> =
         entries.iter().filter(|(name, value)| document::is_document(name, value.expose())).collect();
     match documents.as_slice() {
-        [] => bare::read(entries),
+        [] => bare::read(entries, reading),
         [(name, value)] => {
             let mut ring = document::read(name, value.expose(), issuer)?;
             ring.1.extend(bare::ignored_beside_document(entries, name));

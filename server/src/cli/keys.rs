@@ -60,6 +60,15 @@ struct Place {
     // a hyphen.
     #[arg(long, value_name = "URI", allow_hyphen_values = true)]
     provider: Option<String>,
+    /// Where the passphrase of an encrypted key rests, file:PATH or env:NAME [default: configuration's
+    /// provider.passphrase]
+    // Judged with the configuration as well: it may be a passphrase by mistake.
+    #[arg(long, value_name = "URI", allow_hyphen_values = true)]
+    passphrase: Option<String>,
+    /// The member that holds the key, where the value is a JSON object of several [default: configuration's
+    /// provider.member]
+    #[arg(long, value_name = "NAME")]
+    member: Option<String>,
     /// Whose ring it is [default: configuration's issuer.url]
     #[arg(long, value_name = "URL")]
     issuer: Option<String>,
@@ -78,6 +87,8 @@ impl Place {
         Sources::new(variables)
             .config(globals.config.clone())
             .flag("--provider", "provider.uri", self.provider)
+            .flag("--passphrase", "provider.passphrase", self.passphrase)
+            .flag("--member", "provider.member", self.member)
             .flag("--issuer", "issuer.url", self.issuer)
     }
 }
@@ -100,6 +111,8 @@ async fn open(place: Place, globals: &Globals) -> Result<Opened, Failure> {
     let mut options = KeystoreOptions::new(config.issuer);
     options.algorithms = Algorithm::ALL.to_vec();
     options.rotation = config.settings.rotation;
+    options.passphrase = app::passphrase(&config.unlocking);
+    options.member = config.unlocking.member;
     let opened = Keystore::open(provider, options, Arc::new(SystemClock)).await;
     let (keystore, _not_followed) = opened.map_err(Failure::found)?;
     Ok(Opened { provider: description, snapshot: keystore.snapshot() })

@@ -13,6 +13,13 @@ pub(crate) struct Overrides {
     /// provider.uri: where the key rests, such as file:PATH or env:NAME
     #[arg(long, value_name = "URI")]
     provider: Option<String>,
+    /// provider.passphrase: where the passphrase of an encrypted key rests, file:PATH or env:NAME
+    // May be a passphrase by mistake, so clap must not judge it.
+    #[arg(long, value_name = "URI", allow_hyphen_values = true)]
+    passphrase: Option<String>,
+    /// provider.member: the member that holds the key, where the value is a JSON object of several
+    #[arg(long, value_name = "NAME")]
+    member: Option<String>,
     /// listen.documents: address of discovery and JWKS
     #[arg(long, value_name = "ADDRESS")]
     listen_documents: Option<String>,
@@ -37,6 +44,8 @@ impl Overrides {
             .config(globals.config.clone())
             .flag("--issuer", "issuer.url", self.issuer)
             .flag("--provider", "provider.uri", self.provider)
+            .flag("--passphrase", "provider.passphrase", self.passphrase)
+            .flag("--member", "provider.member", self.member)
             .flag("--listen-documents", "listen.documents", self.listen_documents)
             .flag("--listen-ops", "listen.ops", self.listen_ops)
             .flag("--listen-admin", "listen.admin", self.listen_admin)
@@ -55,6 +64,8 @@ mod tests {
         let overrides = Overrides {
             issuer: word(),
             provider: word(),
+            passphrase: word(),
+            member: word(),
             listen_documents: word(),
             listen_ops: word(),
             listen_admin: word(),
@@ -65,7 +76,14 @@ mod tests {
         let findings =
             crate::config::Config::load(overrides.sources(&globals)).expect_err("nonsense in each").findings;
         let places: Vec<_> = findings.iter().map(|finding| finding.place.as_str()).collect();
-        for flag in ["--issuer", "--provider", "--listen-documents", "--listen-ops", "tls.private_key"] {
+        for flag in [
+            "--issuer",
+            "--provider",
+            "--passphrase",
+            "--listen-documents",
+            "--listen-ops",
+            "tls.private_key",
+        ] {
             assert!(places.contains(&flag), "{flag}: {findings}");
         }
     }

@@ -14,7 +14,9 @@ use super::sources::Gathered;
 use super::tls;
 use super::value::{MAX_NAME, Value, in_units};
 use super::values::{Values, mismatch};
-use super::{Admin, Listen, LogFormat, Process, ProviderChoice, Settings, codes};
+use super::{
+    Admin, Listen, LogFormat, PassphraseChoice, Process, ProviderChoice, Settings, Unlocking, codes,
+};
 
 /// Whether issuer and provider must be there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +34,8 @@ pub(super) struct Chosen {
     pub(super) issuer: Option<IssuerUrl>,
     /// `[provider]`, if it is there and good.
     pub(super) provider: Option<ProviderChoice>,
+    /// How what rests there is read.
+    pub(super) unlocking: Unlocking,
     /// The rest.
     pub(super) settings: Settings,
 }
@@ -43,6 +47,7 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
     let issuer = issuer(&values, need, &mut findings);
     let mut of_provider = Findings::new();
     let provider = provider(&mut values, need, &mut of_provider);
+    let unlocking = unlocking(&mut values);
     // A file that was not read might have said otherwise.
     let is_provider_good = is_file_known && !of_provider.has_errors() && !values.is_any_faulty("provider.");
     findings.extend(of_provider);
@@ -53,7 +58,7 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
     check_workers(workers.as_deref(), &mut findings);
     let log_filter = log_filter(log, &mut findings);
     let rotation = rotation_times(&values, &mut findings);
-    warn_ignored(ignored, provider.as_ref(), &mut findings);
+    warn_ignored(ignored, provider.as_ref(), &unlocking, &mut findings);
     let settings = Settings {
         algorithms: algorithms(&values),
         fleet: text(&values, "ring.fleet"),
@@ -78,7 +83,8 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
         log_filter,
         effective: Effective::of(&values),
     };
-    (Chosen { issuer, provider: provider.filter(|_| is_provider_good), settings }, findings)
+    let provider = provider.filter(|_| is_provider_good);
+    (Chosen { issuer, provider, unlocking, settings }, findings)
 }
 
 /// The fleet's name where none is configured: the issuer's host and path in the letters that a name may have.
@@ -227,6 +233,21 @@ fn drop_strays(values: &mut Values, chosen: &str, needed: Option<&str>, findings
     }
 }
 
+/// A passphrase holds for whatever provider is chosen: a copy of an encrypted key is encrypted too. A member belongs to
+/// the shape of one place, so a stronger source that names another place puts it out of force.
+fn unlocking(values: &mut Values) -> Unlocking {
+    let chosen = values.rank("provider.kind").max(values.rank("provider.uri"));
+    if chosen > values.rank("provider.member") {
+        values.remove("provider.member");
+    }
+    let passphrase = values.find("provider.passphrase").map(|set| match &set.value {
+        Value::Provider(ProviderUri::File(path)) => PassphraseChoice::File(path.clone()),
+        Value::Provider(ProviderUri::Env(variable)) => PassphraseChoice::Env(variable.clone()),
+        other => mismatch("provider.passphrase", other),
+    });
+    Unlocking { passphrase, member: text(values, "provider.member") }
+}
+
 fn missing_kind(values: &Values, need: Need, findings: &mut Findings) {
     if let Some((kind, path)) = NEEDS.iter().find(|(_, path)| values.find(path).is_some()) {
         let message = format!("{} is set; it belongs to kind = \"{kind}\"", values.place(path));
@@ -329,10 +350,18 @@ fn rotation_times(values: &Values, findings: &mut Findings) -> Rotation {
     times
 }
 
-/// The variable that holds the key is the operator's own, whatever its name.
-fn warn_ignored(ignored: Vec<(String, String)>, provider: Option<&ProviderChoice>, findings: &mut Findings) {
+/// The variables that hold key and passphrase are the operator's own, whatever their names.
+fn warn_ignored(
+    ignored: Vec<(String, String)>,
+    provider: Option<&ProviderChoice>,
+    unlocking: &Unlocking,
+    findings: &mut Findings,
+) {
     for (name, message) in ignored {
-        if !matches!(provider, Some(ProviderChoice::Env { variable }) if *variable == name) {
+        let is_key = matches!(provider, Some(ProviderChoice::Env { variable }) if *variable == name);
+        let is_passphrase =
+            matches!(&unlocking.passphrase, Some(PassphraseChoice::Env(variable)) if *variable == name);
+        if !is_key && !is_passphrase {
             findings.push(&codes::IGNORED_VARIABLE, name, message);
         }
     }

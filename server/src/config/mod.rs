@@ -53,6 +53,8 @@ pub(crate) struct Config {
     pub(crate) issuer: IssuerUrl,
     /// Where the signing key rests.
     pub(crate) provider: ProviderChoice,
+    /// How what rests there is read.
+    pub(crate) unlocking: Unlocking,
     /// Everything that has a default.
     pub(crate) settings: Settings,
 }
@@ -64,14 +66,15 @@ impl Config {
     /// All mistakes at once, together with the warnings; every error exits with 78. Without errors the warnings come
     /// beside the configuration.
     pub(crate) fn load(sources: Sources) -> Result<(Self, Findings), Mistakes> {
-        let (Chosen { issuer, provider, settings }, findings) =
+        let (Chosen { issuer, provider, unlocking, settings }, findings) =
             choose::choose(sources.gather(), choose::Need::Serve);
         match (issuer, provider) {
             (Some(issuer), Some(provider)) if !findings.has_errors() => {
-                Ok((Self { issuer, provider, settings }, findings))
+                Ok((Self { issuer, provider, unlocking, settings }, findings))
             }
             (issuer, provider) => {
-                Err(Mistakes { findings, issuer, provider, algorithms: settings.algorithms })
+                let algorithms = settings.algorithms;
+                Err(Mistakes { findings, issuer, provider, unlocking, algorithms })
             }
         }
     }
@@ -98,6 +101,8 @@ pub(crate) struct Mistakes {
     pub(crate) issuer: Option<IssuerUrl>,
     /// Where it rests, if nothing is wrong with that.
     pub(crate) provider: Option<ProviderChoice>,
+    /// How what rests there is read.
+    pub(crate) unlocking: Unlocking,
     /// What it may sign with; if that is what is wrong, everything.
     pub(crate) algorithms: Vec<Algorithm>,
 }
@@ -117,7 +122,7 @@ impl PartialConfig {
     /// # Errors
     /// All mistakes at once, together with the warnings.
     pub(crate) fn load(sources: Sources) -> Result<(Self, Findings), Findings> {
-        let (Chosen { issuer, provider: _, settings }, findings) =
+        let (Chosen { issuer, provider: _, unlocking: _, settings }, findings) =
             choose::choose(sources.gather(), choose::Need::Nothing);
         if findings.has_errors() {
             return Err(findings);
@@ -169,6 +174,24 @@ pub(crate) enum ProviderChoice {
         /// The key, in any of its text forms.
         value: SecretString,
     },
+}
+
+/// How a key is read that does not simply lie there.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Unlocking {
+    /// Where the passphrase of an encrypted key rests.
+    pub(crate) passphrase: Option<PassphraseChoice>,
+    /// The member that holds the key.
+    pub(crate) member: Option<String>,
+}
+
+/// Where a passphrase rests.
+#[derive(Clone, Debug)]
+pub(crate) enum PassphraseChoice {
+    /// A file, or a directory with one.
+    File(PathBuf),
+    /// The environment variable of this name.
+    Env(String),
 }
 
 /// What is bound.

@@ -81,6 +81,10 @@ pub(crate) enum Kind {
     IssuerUrl,
     /// A provider named by one URI.
     ProviderUri,
+    /// Where a passphrase rests, by one URI. What stands here by mistake may be the passphrase itself.
+    PassphraseUri,
+    /// The name of a member of a JSON object.
+    MemberName,
     /// The name of an environment variable.
     VariableName,
     /// The name of a fleet.
@@ -112,6 +116,8 @@ impl Kind {
             Self::Choice { words, .. } => format!("one of {}", quoted(words)),
             Self::IssuerUrl => "an https URL".to_owned(),
             Self::ProviderUri => "a provider's URI, such as \"file:PATH\"".to_owned(),
+            Self::PassphraseUri => "the place of a passphrase, \"file:PATH\" or \"env:NAME\"".to_owned(),
+            Self::MemberName => "the name of a member of a JSON object".to_owned(),
             Self::VariableName => "the name of an environment variable".to_owned(),
             Self::FleetName => "a name of lower-case letters, digits, dots and hyphens".to_owned(),
             Self::Secret => "a string".to_owned(),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use oneseal_keystore::Algorithm;
 use oneseal_keystore::findings::Code;
-use oneseal_providers::ProviderUri;
+use oneseal_providers::{ProviderUri, looks_like_key};
 use secrecy::SecretString;
 use toml::de::DeValue;
 
@@ -145,6 +145,8 @@ fn from_string(key: &Key, text: &str) -> Result<Value, Fault> {
         Kind::Duration { whole_seconds, most } => duration(key, text, whole_seconds, most),
         Kind::Choice { words, later } => choice(key, text, words, later),
         Kind::ProviderUri => provider(text),
+        Kind::PassphraseUri => passphrase(key, text),
+        Kind::MemberName => member_name(key, text),
         Kind::VariableName => variable_name(key, text),
         Kind::FleetName => fleet_name(key, text),
         Kind::Path => path(key, text).map(Value::Path),
@@ -213,6 +215,34 @@ fn provider(text: &str) -> Result<Value, Fault> {
                 format!("this version opens no \"{}:\" provider, only \"file:\" and \"env:\"", uri.scheme());
             Err(Fault { code: &codes::NOT_AVAILABLE, message })
         }
+    }
+}
+
+/// Nothing of the text is repeated, not even a scheme: it may be the passphrase, colon and all.
+fn passphrase(key: &Key, text: &str) -> Result<Value, Fault> {
+    match ProviderUri::parse(text) {
+        Ok(uri @ (ProviderUri::File(_) | ProviderUri::Env(_))) => Ok(Value::Provider(uri)),
+        Ok(uri) => {
+            let message = format!(
+                "this version takes a passphrase from no \"{}:\" provider; it must be {}",
+                uri.scheme(),
+                key.kind.words()
+            );
+            Err(Fault { code: &codes::NOT_AVAILABLE, message })
+        }
+        Err(_) => Err(bad(format!(
+            "it is not {}; a passphrase itself is never written here, but put where one of these points",
+            key.kind.words()
+        ))),
+    }
+}
+
+fn member_name(key: &Key, text: &str) -> Result<Value, Fault> {
+    let is_name = text.len() <= MAX_NAME && !text.chars().any(char::is_control) && !looks_like_key(text);
+    if is_name {
+        Ok(Value::Text(text.to_owned()))
+    } else {
+        Err(bad(format!("it is not {}", key.kind.words())))
     }
 }
 

@@ -115,11 +115,11 @@ pub(crate) async fn check(sources: Sources, allow_key_replacement: bool, with_so
 /// # Cancel safety
 /// Changes nothing outside itself.
 pub(crate) async fn refused(mistakes: Mistakes) -> Findings {
-    let Mistakes { findings, issuer, provider, algorithms } = mistakes;
+    let Mistakes { findings, issuer, provider, unlocking, algorithms } = mistakes;
     let Some(provider) = provider else { return findings };
     // Without a name the key alone is judged; that the name is missing or wrong has been told.
     let url = issuer.as_ref().map_or("", IssuerUrl::as_str);
-    let found = app::key_only(url, &provider, &algorithms).build().await;
+    let found = app::key_only(url, &provider, &unlocking, &algorithms).build().await;
     let found = found.map_or_else(|found| found, |(issuer, _tasks)| issuer.findings().clone());
     with_others(findings, &found, is_of_key)
 }

@@ -35,6 +35,8 @@ pub(super) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     let mut request = InitRequest::new(config.issuer);
     request.algorithms = config.settings.algorithms;
     request.rotation = config.settings.rotation;
+    request.passphrase = app::passphrase(&config.unlocking);
+    request.member = config.unlocking.member;
     "oneseal keys init".clone_into(&mut request.actor);
     let asked = request.algorithms.clone();
     let issuer = request.issuer.to_string();

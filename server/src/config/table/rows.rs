@@ -15,7 +15,6 @@ pub(crate) static LATER: &[&str] = &[
     "assertion_issuer",
     "rule",
     "provider.max_lag",
-    "provider.member",
     "ring.mode",
     "ring.pin",
     "ring.anchor",
@@ -114,6 +113,22 @@ const PROVIDER: Section = Section {
             doc: "Says that the file outlives this host or container although it does not look like it, for example \
                   because a sidecar or systemd's LoadCredential writes it.",
             example: Literal::Bool(true),
+        },
+        Key {
+            path: "provider.passphrase",
+            kind: Kind::PassphraseUri,
+            default: Default::Unset("an encrypted key is then refused"),
+            doc: "Where the passphrase of an encrypted key (PKCS#8) rests, as `file:PATH` or `env:NAME`; never the \
+                  passphrase itself. One line end at its end is dropped. A ring document is not encrypted this way.",
+            example: Literal::Text("file:/run/secrets/signing-key-passphrase"),
+        },
+        Key {
+            path: "provider.member",
+            kind: Kind::MemberName,
+            default: Default::Unset("the value is the key itself"),
+            doc: "The member that holds the key, where the value is a JSON object of several, as a key/value secret \
+                  is. A stronger source that names another provider puts it out of force.",
+            example: Literal::Text("private_key"),
         },
     ],
 };
