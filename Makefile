@@ -1,13 +1,15 @@
 # `make run` shows what oneseal does; `make test` proves it. Both install what they need (scripts/need).
 .POSIX:
 .SUFFIXES:
-.PHONY: help run test check bench docs soak
+.PHONY: help run test check bench docs soak fuzz
 SHELL = /bin/sh
 CARGO = cargo
 # Further words for `oneseal quickstart`, such as ARGS="--replicas 5 --once".
 ARGS =
 # How many times `make soak` goes through each loop.
 SOAK = 200
+# How long `make fuzz` looks at each reader, in seconds; `make soak` takes ten minutes for each.
+FUZZ = 10
 
 help:
 	@echo 'make run     three replicas on one persisted key: mint on each, verify on each, kill one'
@@ -15,7 +17,8 @@ help:
 	@echo 'make check   format and lints'
 	@echo 'make bench   ratios against the raw limits, in release mode'
 	@echo 'make docs    the pages of every crate, below target/doc'
-	@echo 'make soak    the crash loops, SOAK=$(SOAK) times each'
+	@echo 'make soak    the crash loops, SOAK=$(SOAK) times each, then ten minutes of each fuzz target'
+	@echo 'make fuzz    FUZZ=$(FUZZ) seconds of each fuzz target'
 
 run:
 	@scripts/need build
@@ -46,3 +49,8 @@ soak:
 	@scripts/need build
 	$(CARGO) build --locked -p oneseal-server
 	TEST_SOAK=$(SOAK) $(CARGO) test --locked -p oneseal-tests -- soak
+	scripts/fuzz 600
+
+# In CI too. What a longer run found is kept by `scripts/fuzz 0 TARGET`.
+fuzz:
+	@scripts/fuzz $(FUZZ)

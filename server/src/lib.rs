@@ -67,6 +67,12 @@ fn ended(failure: &Failure, as_json: bool) -> Exit {
     failure.exit()
 }
 
+/// Reads a configuration file's text as `serve` does, and drops what it says: the door of fuzz targets.
+#[doc(hidden)]
+pub fn read_configuration(text: &[u8]) {
+    config::read_text(text);
+}
+
 /// Threads for connections. Signing with RSA has its own, so a few are enough for any machine.
 fn runtime() -> std::io::Result<Runtime> {
     let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);

@@ -92,6 +92,13 @@ impl Config {
     }
 }
 
+/// Judges the text of a configuration file as [`Config::load`] does, without reading anything else.
+pub(crate) fn read_text(text: &[u8]) {
+    let Ok(text) = str::from_utf8(text) else { return };
+    let (chosen, findings) = choose::choose(sources::of_text(text), choose::Need::Serve);
+    drop((chosen, findings.to_string()));
+}
+
 /// Why there is no [`Config`], and what is known of the key all the same, so that one report can tell its faults too.
 #[derive(Debug)]
 pub(crate) struct Mistakes {

@@ -168,5 +168,22 @@ impl Gathered {
     }
 }
 
+/// What a file of this text says, with no other source beside it.
+pub(super) fn of_text(text: &str) -> Gathered {
+    let Environment { findings, ignored, config: _, log, workers, entries: _ } = environment::read(&[]);
+    let parsed = file::parse(text, "oneseal.toml");
+    let mut gathered = Gathered {
+        values: Values::default(),
+        findings,
+        ignored,
+        log,
+        workers,
+        is_file_known: parsed.is_toml,
+    };
+    gathered.findings.extend(parsed.findings);
+    gathered.values.merge(parsed.entries, &mut gathered.findings);
+    gathered
+}
+
 /// Read when no other file is named.
 pub(super) const DEFAULT_FILE: &str = "/etc/oneseal/oneseal.toml";
