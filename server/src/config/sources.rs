@@ -179,6 +179,7 @@ pub(super) fn of_text(text: &str) -> Gathered {
         log,
         workers,
         is_file_known: parsed.is_toml,
+        dev_tls: false,
     };
     gathered.findings.extend(parsed.findings);
     gathered.values.merge(parsed.entries, &mut gathered.findings);
