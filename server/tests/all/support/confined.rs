@@ -31,8 +31,9 @@ pub(crate) fn can(test: &str, tools: &[&str]) -> bool {
 }
 
 /// Names a test that is not run.
+#[expect(clippy::print_stderr, reason = "a skipped test is named in the test's output")]
 pub(crate) fn skipped(test: &str, why: &str) {
-    println!("skipped: {test}: {why}");
+    eprintln!("skipped: {test}: {why}");
 }
 
 /// System programs are not on everybody's `PATH`.
