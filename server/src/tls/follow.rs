@@ -216,3 +216,48 @@ const POLL: Duration = Duration::from_secs(15);
 const SETTLE: Duration = Duration::from_millis(50);
 /// Past that, what is there is judged as it is; the next event or poll looks again.
 const SETTLE_ATTEMPTS: u32 = 20;
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use arc_swap::ArcSwap;
+    use oneseal::{BootTime, UnixTime};
+    use oneseal_keystore::IssuerUrl;
+
+    use super::super::dev;
+    use super::*;
+
+    #[derive(Debug)]
+    struct At(i64);
+
+    impl Clock for At {
+        fn wall(&self) -> UnixTime {
+            UnixTime(self.0)
+        }
+
+        fn boot(&self) -> BootTime {
+            BootTime(Duration::ZERO)
+        }
+    }
+
+    #[test]
+    fn the_end_comes_in_two_steps_each_told_once_and_a_clock_set_back_begins_anew() {
+        let issuer = IssuerUrl::parse("https://localhost", "issuer").unwrap();
+        let made = dev::make(&issuer, &aws_lc_rs::default_provider(), UnixTime(1_800_000_000)).unwrap().0;
+        let end = made.facts.not_after.0;
+        let files = Files { certificate: "/nowhere".into(), private_key: "/nowhere".into() };
+        let mut follower = Follower::new(files, Arc::new(Certificates(ArcSwap::from_pointee(made))));
+        let day = 24 * 3600;
+        for (now, life) in [
+            (end - 8 * day, Life::Fine),
+            (end - 7 * day + 1, Life::Ending),
+            (end, Life::Ending),
+            (end + 1, Life::Over),
+            (end - 8 * day, Life::Fine),
+        ] {
+            assert_eq!(follower.life(&At(now)), life, "{now}");
+            follower.watch_end(&At(now));
+            assert_eq!(follower.told, life);
+        }
+    }
+}

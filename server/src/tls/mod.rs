@@ -80,7 +80,8 @@ impl Tls {
             }
             TlsSource::Development => match dev::make(issuer, &provider, clock.wall()) {
                 Ok((certificate, ca)) => {
-                    let message = format!("a certificate for {}", certificate.facts.subject);
+                    let (host, not_after) = (issuer.host(), certificate.facts.not_after_text());
+                    let message = format!("a certificate for {host} and loopback, until {not_after}");
                     findings.push(&codes::DEV_TLS, "--dev-tls", message);
                     (Some(certificate), None, Some(ca))
                 }

@@ -10,6 +10,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     date_time_ymd,
 };
+use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::default_provider;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -270,6 +271,7 @@ async fn what_no_event_tells_is_found_by_looking() {
         }
     };
     tokio::time::timeout(Duration::from_secs(10), renewed).await.unwrap();
+    assert!(CryptoProvider::get_default().is_none(), "nothing was set for the whole process");
     stop.cancel();
     tasks.join_next().await.unwrap().unwrap();
 }

@@ -17,6 +17,7 @@ use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use oneseal_testing::Canary;
 use rustix::process::Signal;
+use rustls::HandshakeKind;
 use rustls::pki_types::ServerName;
 use rustls::version::{TLS12, TLS13};
 use serde_json::Value;
@@ -127,6 +128,21 @@ fn the_oldest_version_is_what_the_operator_says() {
     connect(&old, server.documents).err().unwrap();
     assert!(is_answered(&mut authority.connect(server.documents).unwrap()));
     assert_eq!(metric(&server, "oneseal_tls_handshake_failures_total{reason=\"protocol\"}"), "1");
+}
+
+/// A ticket would be good on this replica alone, and its key would open what was recorded.
+#[test]
+fn every_handshake_is_a_full_one() {
+    let (place, authority) = (Place::with_ring("ES256"), Authority::new());
+    let server = place.serve(&put(&place, &authority.issue()));
+    for version in [&TLS12, &TLS13] {
+        let config = authority.client(&["http/1.1"], &[version]);
+        for _ in 0..3 {
+            let mut client = connect(&config, server.documents).unwrap();
+            assert!(is_answered(&mut client), "tickets come after the handshake");
+            assert_eq!(client.stream().conn.handshake_kind(), Some(HandshakeKind::Full));
+        }
+    }
 }
 
 #[test]
