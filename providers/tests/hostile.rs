@@ -200,8 +200,8 @@ fn links_that_lead_nowhere_say_so() {
     for name in ["loop", "ping", "loop/below"] {
         assert_refused(at(name), ErrorKind::Malformed, "in a circle");
     }
-    assert_refused(at("dangling"), ErrorKind::NotFound, "no such file");
-    assert_refused(dir.path(), ErrorKind::NotFound, "dangling: there is no such file");
+    assert_refused(at("dangling"), ErrorKind::NotFound, "a link to nowhere");
+    assert_refused(dir.path(), ErrorKind::NotFound, "dangling: it is a link to nowhere");
     // Kubelet's link alone may be between two states, so that one is worth another try.
     let volume = temp_dir();
     symlink("..gone", volume.path().join("..data")).unwrap();

@@ -82,13 +82,8 @@ pub fn is_root() -> bool {
 
 /// Runs the ignored test `name` of this test binary as [`NONROOT`], with `dir` as its `TEST_DIR`.
 pub fn run_as_nonroot(name: &str, dir: &Path) {
-    // The build directory may be closed to other users.
-    let place = temp_dir();
-    fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
-    let binary = place.path().join("test");
-    fs::copy(std::env::current_exe().unwrap(), &binary).unwrap();
-    fs::set_permissions(&binary, Permissions::from_mode(0o755)).unwrap();
-    let output = Command::new(&binary)
+    let binary = Binary::copy();
+    let output = Command::new(binary.path())
         .args(["--exact", name, "--ignored", "--nocapture"])
         .env("TEST_DIR", dir)
         .current_dir("/")
@@ -116,8 +111,11 @@ impl Binary {
         let place = temp_dir();
         fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
         let copy = Self { place };
-        fs::copy(std::env::current_exe().unwrap(), copy.path()).unwrap();
-        fs::set_permissions(copy.path(), Permissions::from_mode(0o755)).unwrap();
+        // By another process: a file that this one has open for writing, a child that another test starts in that moment
+        // has open too, and then it cannot be run.
+        let mut install = Command::new("install");
+        install.args(["-m", "755"]).arg(std::env::current_exe().unwrap()).arg(copy.path());
+        assert!(install.status().unwrap().success());
         copy
     }
 

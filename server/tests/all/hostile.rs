@@ -69,7 +69,7 @@ const CASES: &[Case] = &[
     Case {
         name: "a link to nowhere",
         make: |place| link(place, "dangling", "nowhere"),
-        as_key: ("provider.not_found", "no such file"),
+        as_key: ("provider.not_found", "a link to nowhere"),
         as_config: ("config.not_found", "does not exist"),
     },
     Case {

@@ -7,9 +7,9 @@ mod binding;
 mod boot;
 mod documents;
 mod hostile;
-mod mounts;
 #[cfg(target_os = "linux")]
 mod memory;
+mod mounts;
 #[cfg(target_os = "linux")]
 mod notify;
 mod ops;

@@ -235,8 +235,10 @@ fn base() -> Place {
         (PathBuf::from(env!("CARGO_BIN_EXE_oneseal")), "oneseal"),
         (std::env::current_exe().unwrap(), "test"),
     ] {
-        fs::copy(from, place.path(to)).unwrap();
-        open(&place.path(to));
+        // By another process: what this one has open for writing, a child of another test may have open too, and then it
+        // cannot be run.
+        let mut install = Command::new("install");
+        assert!(install.args(["-m", "755"]).arg(from).arg(place.path(to)).status().unwrap().success());
     }
     place.write("algorithms.toml", "[issuer]\nalgorithms = [\"ES256\"]\n");
     open(&place.path("algorithms.toml"));
