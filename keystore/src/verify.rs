@@ -194,6 +194,24 @@ pub enum VerifyError {
 }
 
 impl VerifyError {
+    /// Every name that [`reason`](Self::reason) gives.
+    pub const REASONS: [&'static str; 14] = [
+        "too_long",
+        "shape",
+        "encrypted",
+        "encoding",
+        "header",
+        "header_member",
+        "algorithm_not_allowed",
+        "critical",
+        "algorithm_mismatch",
+        "unknown_kid",
+        "kid_mismatch",
+        "detached_header",
+        "signature",
+        "key_unfit",
+    ];
+
     /// A short name for metrics and logs.
     pub fn reason(&self) -> &'static str {
         match self {
@@ -303,4 +321,37 @@ fn text<'a>(header: &'a Map<String, Value>, name: &'static str) -> Result<Option
 /// Strict: no padding, no white space, no loose bits, so that one token has one spelling.
 fn decode(segment: &str) -> Result<Vec<u8>, VerifyError> {
     URL_SAFE_NO_PAD.decode(segment).map_err(|_| VerifyError::Encoding)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_of_reasons_is_whole() {
+        use VerifyError::*;
+        // Does not compile when a variant is new, so that the lists cannot be forgotten.
+        match Shape {
+            TooLong | Shape | Encrypted | Encoding | Header(_) | HeaderMember(_) | AlgorithmNotAllowed
+            | Critical | AlgorithmMismatch | UnknownKid | KidMismatch | DetachedHeader | Signature
+            | KeyUnfit => {}
+        }
+        let all = [
+            TooLong,
+            Shape,
+            Encrypted,
+            Encoding,
+            Header(JsonError::Syntax { line: 1, column: 1 }),
+            HeaderMember("alg"),
+            AlgorithmNotAllowed,
+            Critical,
+            AlgorithmMismatch,
+            UnknownKid,
+            KidMismatch,
+            DetachedHeader,
+            Signature,
+            KeyUnfit,
+        ];
+        assert_eq!(all.map(|error| error.reason()), VerifyError::REASONS);
+    }
 }

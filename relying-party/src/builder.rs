@@ -4,21 +4,24 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use oneseal_coordination::{Clock, SystemClock};
 use oneseal_keystore::{Algorithm, IssuerUrl};
 
 use crate::cache::LONGEST_REFRESH;
 use crate::claims::Expected;
-use crate::fetch::{ConnectTo, FetchOptions, Fetcher, SetupError};
+use crate::error::SourceError;
+use crate::fetch::{self, ConnectTo, FetchError, FetchOptions, Fetcher, SetupError};
+use crate::keyset::KeySet;
 use crate::live::Live;
-use crate::source::Source;
+use crate::source::{Keys, Source};
 use crate::verifier::RelyingParty;
 
 /// Collects what a [`RelyingParty`] needs. Only the issuer and the audience cannot be defaulted.
 ///
 /// # Defaults
 /// All seven algorithms, each key pinned to its own; [`DEFAULT_LEEWAY`](Self::DEFAULT_LEEWAY); no `max_lifetime`;
-/// [`DEFAULT_STALE_LIMIT`](Self::DEFAULT_STALE_LIMIT); 5 s and 256 KiB per document; the system's roots and clock.
+/// [`DEFAULT_STALE_LIMIT`](Self::DEFAULT_STALE_LIMIT); the keys that discovery leads to; 5 s and 256 KiB per document; the system's roots and clock.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Builder {
@@ -28,6 +31,7 @@ pub struct Builder {
     leeway: Duration,
     max_lifetime: Option<Duration>,
     stale_limit: Duration,
+    keys: KeysFrom,
     fetch: FetchOptions,
     clock: Arc<dyn Clock>,
 }
@@ -50,6 +54,7 @@ impl Builder {
             leeway: Self::DEFAULT_LEEWAY,
             max_lifetime: None,
             stale_limit: Self::DEFAULT_STALE_LIMIT,
+            keys: KeysFrom::Discovery,
             fetch: FetchOptions::default(),
             clock: Arc::new(SystemClock),
         }
@@ -83,6 +88,20 @@ impl Builder {
     /// time between two refreshes.
     pub fn stale_limit(mut self, limit: Duration) -> Self {
         self.stale_limit = limit;
+        self
+    }
+
+    /// Reads the key set at `uri`, https or on loopback, and asks no discovery document where it is. Whoever answers
+    /// there is believed to be the issuer. Replaces an earlier [`jwks`](Self::jwks).
+    pub fn jwks_uri(mut self, uri: impl Into<String>) -> Self {
+        self.keys = KeysFrom::Uri(uri.into());
+        self
+    }
+
+    /// Verifies by this JWKS (RFC 7517 section 5) and fetches nothing: offline, and for ever by the same keys.
+    /// Replaces an earlier [`jwks_uri`](Self::jwks_uri).
+    pub fn jwks(mut self, jwks: impl Into<Bytes>) -> Self {
+        self.keys = KeysFrom::Given(jwks.into());
         self
     }
 
@@ -140,11 +159,30 @@ impl Builder {
             leeway: self.leeway,
             max_lifetime: self.max_lifetime,
         };
-        let fetcher = Fetcher::new(&FetchOptions { https: self.issuer.is_https(), ..self.fetch })?;
-        let source = Source::new(self.issuer, fetcher, self.algorithms);
+        let fetcher = |https| Fetcher::new(&FetchOptions { https, ..self.fetch });
+        let keys = match self.keys {
+            KeysFrom::Discovery => Keys::Discovered(fetcher(self.issuer.is_https())?),
+            KeysFrom::Uri(uri) => {
+                fetch::parse_url(&uri).map_err(BuildError::JwksUri)?;
+                Keys::At(fetcher(uri.starts_with("https:"))?, uri)
+            }
+            KeysFrom::Given(jwks) => {
+                KeySet::read(&jwks, &self.algorithms).map_err(BuildError::Jwks)?;
+                Keys::Given(jwks)
+            }
+        };
+        let source = Source::new(self.issuer, keys, self.algorithms);
         let live = Live::new(source, Arc::clone(&self.clock), self.stale_limit);
         Ok(RelyingParty::new(live, expected, self.clock))
     }
+}
+
+/// Where the key set is.
+#[derive(Clone, Debug)]
+enum KeysFrom {
+    Discovery,
+    Uri(String),
+    Given(Bytes),
 }
 
 /// Why there is no relying party.
@@ -163,6 +201,12 @@ pub enum BuildError {
     /// Shorter than the time between two refreshes, so that good keys would lapse with a healthy issuer.
     #[error("a stale limit of {0:?}; at least {LONGEST_REFRESH:?} is needed")]
     StaleLimit(Duration),
+    /// The URL of the key set is none that is fetched.
+    #[error("the key set's URL cannot be used")]
+    JwksUri(#[source] FetchError),
+    /// The key set that was given is none.
+    #[error("the key set that was given cannot be used")]
+    Jwks(#[source] SourceError),
     /// The HTTP client cannot be set up.
     #[error("the HTTP client cannot be set up")]
     Fetch(#[from] SetupError),
@@ -188,6 +232,12 @@ mod tests {
             Err(BuildError::StaleLimit(_))
         ));
         assert!(matches!(builder().add_root_certificate("x").build(), Err(BuildError::Fetch(_))));
+        for uri in ["", "jwks.json", "http://oidc.example/jwks", "ftp://oidc.example/jwks"] {
+            assert!(matches!(builder().jwks_uri(uri).build(), Err(BuildError::JwksUri(_))), "{uri}");
+        }
+        for jwks in ["", "[]", "{}", r#"{"keys":[]}"#, r#"{"keys":[{"kty":"oct","k":"AA"}]}"#] {
+            assert!(matches!(builder().jwks(jwks).build(), Err(BuildError::Jwks(_))), "{jwks}");
+        }
         assert!(builder().build().is_ok());
     }
 }

@@ -62,6 +62,7 @@ pub mod error;
 pub mod fetch;
 mod keyset;
 mod live;
+pub mod reasons;
 mod source;
 mod verifier;
 

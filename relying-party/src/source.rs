@@ -1,8 +1,9 @@
-//! Reads an issuer's two documents: one attempt, from where the keys are to a set that can verify.
+//! Reads an issuer's keys: one attempt, from where they are to a set that can verify.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 use oneseal_coordination::BootTime;
 use oneseal_keystore::{Algorithm, IssuerUrl};
@@ -12,18 +13,29 @@ use crate::error::{Document, SourceError};
 use crate::fetch::{Fetched, Fetcher};
 use crate::keyset::KeySet;
 
-/// Reads the issuer's documents.
+/// Reads the issuer's keys.
 #[derive(Debug)]
 pub(crate) struct Source {
     issuer: IssuerUrl,
-    fetcher: Fetcher,
     allowed: Vec<Algorithm>,
+    keys: Keys,
     discovered: Mutex<Option<Discovered>>,
 }
 
+/// Where the key set is.
+#[derive(Debug)]
+pub(crate) enum Keys {
+    /// Where the issuer's discovery document says.
+    Discovered(Fetcher),
+    /// At this URL, whatever the issuer's discovery says.
+    At(Fetcher, String),
+    /// Here; it never changes.
+    Given(Bytes),
+}
+
 impl Source {
-    pub(crate) fn new(issuer: IssuerUrl, fetcher: Fetcher, allowed: Vec<Algorithm>) -> Self {
-        Self { issuer, fetcher, allowed, discovered: Mutex::new(None) }
+    pub(crate) fn new(issuer: IssuerUrl, keys: Keys, allowed: Vec<Algorithm>) -> Self {
+        Self { issuer, allowed, keys, discovered: Mutex::new(None) }
     }
 
     /// Whose keys they are.
@@ -36,52 +48,61 @@ impl Source {
     /// # Errors
     /// A [`SourceError`], also for a set without a single usable key.
     pub(crate) async fn read(&self, now: BootTime) -> Result<Fresh, SourceError> {
-        let outcome = self.read_from(&self.jwks_uri(now).await?).await;
-        if outcome.is_err() {
-            // It may have moved: ask again where it is.
-            *self.discovered() = None;
+        match &self.keys {
+            Keys::Given(jwks) => Ok(Fresh { keys: self.key_set(jwks.clone()).await?, max_age: None }),
+            Keys::At(fetcher, jwks_uri) => self.read_from(fetcher, jwks_uri).await,
+            Keys::Discovered(fetcher) => {
+                let jwks_uri = self.jwks_uri(fetcher, now).await?;
+                let outcome = self.read_from(fetcher, &jwks_uri).await;
+                if outcome.is_err() {
+                    // It may have moved: ask again where it is.
+                    *self.discovered() = None;
+                }
+                outcome
+            }
         }
-        outcome
     }
 
-    async fn jwks_uri(&self, now: BootTime) -> Result<String, SourceError> {
+    async fn jwks_uri(&self, fetcher: &Fetcher, now: BootTime) -> Result<String, SourceError> {
         let known = self.discovered().clone();
         if let Some(known) = known.filter(|known| now.since(known.at) < DISCOVERY_LIFE) {
             return Ok(known.jwks_uri);
         }
         let url = self.issuer.url_of(&self.issuer.discovery_path());
-        let fetched = self.document(Document::Discovery, &url).await?;
+        let fetched = document(fetcher, Document::Discovery, &url).await?;
         let jwks_uri = discovery::jwks_uri(&fetched.body, &self.issuer)?;
         *self.discovered() = Some(Discovered { jwks_uri: jwks_uri.clone(), at: now });
         Ok(jwks_uri)
     }
 
-    async fn read_from(&self, jwks_uri: &str) -> Result<Fresh, SourceError> {
-        let fetched = self.document(Document::Jwks, jwks_uri).await?;
+    async fn read_from(&self, fetcher: &Fetcher, jwks_uri: &str) -> Result<Fresh, SourceError> {
+        let fetched = document(fetcher, Document::Jwks, jwks_uri).await?;
         let max_age = max_age(&fetched.headers);
-        let allowed = self.allowed.clone();
-        // Whether a modulus is weak takes milliseconds a key, and a hostile set has hundreds: off the async workers.
-        let work = move || KeySet::read(&fetched.body, &allowed);
-        let keys = match tokio::task::spawn_blocking(work).await {
-            Ok(read) => read?,
-            Err(error) => std::panic::resume_unwind(error.into_panic()),
-        };
-        Ok(Fresh { keys, max_age })
+        Ok(Fresh { keys: self.key_set(fetched.body).await?, max_age })
     }
 
-    async fn document(&self, document: Document, url: &str) -> Result<Fetched, SourceError> {
-        let outcome = self.fetcher.get(url).await;
-        let url = || url.to_owned();
-        let fetched = outcome.map_err(|source| SourceError::Fetch { document, url: url(), source })?;
-        if fetched.status != StatusCode::OK {
-            return Err(SourceError::Status { document, url: url(), status: fetched.status.as_u16() });
+    /// Whether a modulus is weak takes milliseconds a key, and a hostile set has hundreds: off the async workers.
+    async fn key_set(&self, jwks: Bytes) -> Result<KeySet, SourceError> {
+        let allowed = self.allowed.clone();
+        match tokio::task::spawn_blocking(move || KeySet::read(&jwks, &allowed)).await {
+            Ok(read) => read,
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
         }
-        Ok(fetched)
     }
 
     fn discovered(&self) -> MutexGuard<'_, Option<Discovered>> {
         self.discovered.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+async fn document(fetcher: &Fetcher, document: Document, url: &str) -> Result<Fetched, SourceError> {
+    let outcome = fetcher.get(url).await;
+    let url = || url.to_owned();
+    let fetched = outcome.map_err(|source| SourceError::Fetch { document, url: url(), source })?;
+    if fetched.status != StatusCode::OK {
+        return Err(SourceError::Status { document, url: url(), status: fetched.status.as_u16() });
+    }
+    Ok(fetched)
 }
 
 /// A good set and what is left of the `max-age` it came with.

@@ -128,3 +128,64 @@ fn configuration_with_ops(dir: &Path, ops: &str) -> String {
     fs::write(&path, format!("[listen]\nops = {ops:?}\n")).expect("written");
     text(&path).to_owned()
 }
+
+#[test]
+fn a_token_is_verified_offline_by_a_key_set_at_hand_and_as_of_any_time() {
+    let replica = Replica::minting();
+    let kept = tempfile::tempdir().expect("a directory");
+    let minted = replica.mint(&["--json"]).done().json();
+    let token = minted["token"].as_str().expect("a token");
+    let exp = minted["exp"].as_i64().expect("a time");
+    let jwks = kept.path().join("jwks.json");
+    let provider = format!("file:{}", text(&replica.dir.path().join("keyring.json")));
+    let mut export =
+        oneseal(["keys", "export", "--issuer", ISSUER, "--provider", &provider, "--out", text(&jwks)]);
+    run(&mut export).done();
+    let url = format!("http://{}/.well-known/jwks.json", replica.address("documents"));
+    let verify = |keys: &str, more: &[&str]| {
+        let arguments = ["verify", "-", "--issuer", ISSUER, "--aud", "rp", "--jwks", keys, "--json"];
+        run_with(oneseal(arguments).args(more), token)
+    };
+    let by_url = verify(&url, &[]).done().json();
+    drop(replica);
+    assert_eq!(verify(text(&jwks), &[]).done().json(), by_url, "nobody is asked");
+    let said = verify(&url, &[]);
+    assert_eq!((said.code, &said.json()["reason"]), (Some(69), &"connect".into()), "{said:?}");
+
+    let at = |time: i64, leeway: &str| {
+        let said = verify(text(&jwks), &[&format!("--at={time}"), "--leeway", leeway]);
+        (said.code, said.json()["reason"].as_str().map(str::to_owned))
+    };
+    assert_eq!(at(exp - 1, "0s"), (Some(0), None));
+    assert_eq!(at(exp + 1, "0s"), (Some(1), Some("expired".to_owned())));
+    assert_eq!(at(exp + 1, "10s"), (Some(0), None));
+    assert_eq!(at(0, "60s"), (Some(1), Some("not_yet_valid".to_owned())));
+    let when = verify(text(&jwks), &["--at", "2100-01-01T00:00:00Z"]);
+    assert_eq!((when.code, &when.json()["reason"]), (Some(1), &"expired".into()));
+    assert!(when.json()["meaning"].as_str().is_some_and(|meaning| meaning.contains("`exp`")), "{when:?}");
+}
+
+#[test]
+fn a_key_set_that_is_none_is_refused_by_its_place() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("jwks.json");
+    let verify = |keys: &str, more: &[&str]| {
+        let arguments = ["verify", "a.b.c", "--issuer", ISSUER, "--aud", "rp", "--jwks", keys];
+        run(oneseal(arguments).args(more))
+    };
+    verify(text(&file), &[]).refused(78, &["--jwks", text(&file), "No such file"]);
+    verify("/dev/zero", &[]).refused(78, &["/dev/zero", "longer than"]);
+    for (content, words) in [
+        ("", "no JSON object"),
+        ("{}", "array `keys`"),
+        (r#"{"keys":[]}"#, "usable key"),
+        ("[]", "no JSON object"),
+    ] {
+        fs::write(&file, content).expect("written");
+        verify(text(&file), &[]).refused(78, &[words]);
+    }
+    verify(text(&file), &["--connect-to", "127.0.0.1:1"]).refused(64, &["nothing is fetched"]);
+    verify("http://oidc.example/jwks.json", &[]).refused(78, &["plain http"]);
+    verify(text(&file), &["--at", "soon"]).refused(64, &["Unix seconds"]);
+    verify(text(&file), &["--leeway", "1h"]).refused(64, &["at most 10m"]);
+}

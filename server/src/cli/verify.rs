@@ -1,21 +1,28 @@
-//! `oneseal verify`: judges a token as a relying party does, from discovery to the last claim.
+//! `oneseal verify`: judges a token as a relying party does, from discovery to the last claim; or, with `--jwks`, by a
+//! key set that is at hand, and with `--at` as of another time.
 //!
 //! The issuer is never taken from the token: whoever can write a token could then choose who vouches for it.
 
 use std::io::{self, IsTerminal, Read};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
+use oneseal_coordination::{BootTime, Clock, SystemClock, UnixTime};
 use oneseal_keystore::IssuerUrl;
 use oneseal_keystore::findings::chain;
-use oneseal_relying_party::{RelyingParty, VerifiedToken, VerifyError};
+use oneseal_relying_party::reasons::REASONS;
+use oneseal_relying_party::{Builder, RelyingParty, VerifiedToken, VerifyError, fetch};
 use serde_json::{Value, json};
 
 use super::Globals;
 use crate::exit::{Exit, Failure};
-use crate::output;
+use crate::{output, times};
 
-/// What to verify, and what must hold of it.
+/// Verify a token as a relying party does.
+///
+/// Without --jwks the keys are those that the issuer's discovery document leads to.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The token; `-` reads it from standard input, where other users' process lists do not show it
@@ -27,6 +34,15 @@ pub(crate) struct Args {
     /// The audience that it must be for
     #[arg(long, value_name = "AUDIENCE")]
     aud: String,
+    /// Verify by this key set and ask no discovery document: a file (nothing is fetched), or an http(s) URL
+    #[arg(long, value_name = "FILE|URL")]
+    jwks: Option<String>,
+    /// Judge as of this time: Unix seconds, or UTC as 2026-01-01T00:00:00Z [default: now]
+    #[arg(long, value_name = "TIME", value_parser = times::parse, allow_hyphen_values = true)]
+    at: Option<UnixTime>,
+    /// How far exp, nbf and iat may be off, at most 10m
+    #[arg(long, value_name = "DURATION", value_parser = leeway, default_value = "60s")]
+    leeway: Duration,
     /// Reach the issuer at this address instead of its own, such as one replica's; the issuer stays what it is. With
     /// http:// before it in plain HTTP, for a replica behind a TLS proxy: whoever answers is believed
     #[arg(long, value_name = "[http://]HOST:PORT")]
@@ -44,10 +60,15 @@ pub(crate) struct Args {
 /// # Errors
 /// The token is refused, the issuer does not answer, or the question makes no sense.
 pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> {
-    let Args { token, issuer, aud, connect_to, ca, json } = args;
+    let Args { token, issuer, aud, jwks, at, leeway, connect_to, ca, json } = args;
     let issuer = configured(issuer, globals)?;
+    let keys = Keys::of(jwks);
     let token = if token == "-" { from_standard_input()? } else { token };
-    let mut builder = RelyingParty::builder(issuer.clone()).audience(aud);
+    let mut builder = keys.into_builder(RelyingParty::builder(issuer.clone()), &connect_to, &ca)?;
+    builder = builder.audience(aud).leeway(leeway);
+    if let Some(at) = at {
+        builder = builder.clock(Arc::new(AsOf(at)));
+    }
     if let Some(address) = connect_to {
         builder = match address.strip_prefix("http://") {
             Some(address) => builder.connect_to_plaintext(resolve(address).await?),
@@ -71,6 +92,80 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
             Ok(Exit::Done)
         }
         Err(error) => Err(failure(error, &issuer)),
+    }
+}
+
+/// Where the keys come from.
+#[derive(Debug)]
+enum Keys {
+    Discovery,
+    Url(String),
+    File(PathBuf),
+}
+
+impl Keys {
+    fn of(jwks: Option<String>) -> Self {
+        match jwks {
+            None => Self::Discovery,
+            Some(url) if ["http://", "https://"].iter().any(|scheme| url.starts_with(scheme)) => {
+                Self::Url(url)
+            }
+            Some(path) => Self::File(path.into()),
+        }
+    }
+
+    fn into_builder(
+        self,
+        builder: Builder,
+        connect_to: &Option<String>,
+        ca: &Option<PathBuf>,
+    ) -> Result<Builder, Failure> {
+        match self {
+            Self::Discovery => Ok(builder),
+            Self::Url(url) => Ok(builder.jwks_uri(url)),
+            Self::File(_) if connect_to.is_some() || ca.is_some() => Err(Failure::usage(
+                "with a --jwks file nothing is fetched: leave --connect-to and --ca out, or give --jwks a URL",
+            )),
+            Self::File(path) => {
+                let jwks = read_file(&path).map_err(|error| {
+                    Failure::refused(format!("--jwks {} cannot be read", path.display())).because(error)
+                })?;
+                Ok(builder.jwks(jwks))
+            }
+        }
+    }
+}
+
+/// At most as much as is taken from the network, whatever the path leads to.
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let limit = fetch::MAX_DOCUMENT as u64;
+    fs::File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        return Err(io::Error::other(format!("it is longer than {limit} bytes")));
+    }
+    Ok(bytes)
+}
+
+/// A clock whose wall time stands still; pauses are measured as ever.
+#[derive(Debug)]
+struct AsOf(UnixTime);
+
+impl Clock for AsOf {
+    fn wall(&self) -> UnixTime {
+        self.0
+    }
+
+    fn boot(&self) -> BootTime {
+        SystemClock.boot()
+    }
+}
+
+fn leeway(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(span) if span <= Builder::MAX_LEEWAY => Ok(span),
+        Ok(_) => Err("at most 10m is taken: more would be a longer life under another name".to_owned()),
+        Err(error) => Err(format!("{error}; write it as 0s, 90s or 5m")),
     }
 }
 
@@ -118,14 +213,15 @@ async fn resolve(address: &str) -> Result<SocketAddr, Failure> {
 
 fn failure(error: VerifyError, issuer: &IssuerUrl) -> Failure {
     if !error.is_unavailable() {
-        return Failure::new(Exit::No, "not valid").because(error);
+        return Failure::new(Exit::No, format!("not valid ({})", error.reason())).because(error);
     }
     let cure = if error.reason() == "not_tls" {
         "a replica that leaves TLS to a proxy is reached by --connect-to http://HOST:PORT"
     } else {
         "look whether it is reachable from here"
     };
-    let message = format!("the token is not judged: {issuer} cannot be asked; {cure}");
+    let message =
+        format!("the token is not judged ({}): the keys of {issuer} cannot be had; {cure}", error.reason());
     Failure::new(Exit::Unavailable, message).because(error)
 }
 
@@ -145,24 +241,70 @@ fn as_json(outcome: &Result<VerifiedToken, VerifyError>) -> Value {
         }
         Err(error) => {
             let valid = if error.is_unavailable() { Value::Null } else { Value::Bool(false) };
-            json!({ "valid": valid, "reason": error.reason(), "message": chain(error) })
+            let reason = REASONS.iter().find(|reason| reason.word == error.reason());
+            let meaning = reason.map(|reason| reason.meaning);
+            json!({ "valid": valid, "reason": error.reason(), "message": chain(error), "meaning": meaning })
         }
     }
 }
+
+/// The page of all reasons: `docs/verify.md`.
+#[cfg(test)]
+fn page() -> String {
+    let mut page = String::from(INTRODUCTION);
+    for (title, is_unavailable) in
+        [("The token is refused (exit code 1)", false), ("The token is not judged (exit code 69)", true)]
+    {
+        page.push_str(&format!("\n## {title}\n\n| reason | meaning |\n|---|---|\n"));
+        for reason in REASONS.iter().filter(|reason| reason.is_unavailable == is_unavailable) {
+            page.push_str(&format!("| `{}` | {} |\n", reason.word, reason.meaning));
+        }
+    }
+    page
+}
+
+#[cfg(test)]
+const INTRODUCTION: &str = "\
+# Why a token is not accepted
+
+The reasons of `oneseal verify`, in `reason` with `--json` and in parentheses without, and of the library
+`oneseal-relying-party` (`VerifyError::reason`). They are looked for in this order, and the first one decides. This page is
+made from the table in the program.
+
+* By discovery, as relying parties do: `oneseal verify - --issuer https://oidc.example --aud rp`
+* Offline, by a key set at hand: `--jwks jwks.json`; by one at a URL, without discovery: `--jwks https://…`
+* As of another time, such as that of an incident: `--at 2026-01-01T00:00:00Z`, with `--leeway 0s` to the second
+";
 
 /// Far above what any header carries.
 const MAX_TOKEN: u64 = 256 * 1024;
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::time::Duration;
-
     use oneseal_relying_party::Unavailable;
     use oneseal_relying_party::error::{Document, SourceError};
     use oneseal_relying_party::fetch::FetchError;
 
     use super::*;
+
+    #[test]
+    fn the_page_in_the_repository_is_the_table_of_the_program() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/verify.md");
+        if std::env::var_os("TEST_BLESS").is_some() {
+            fs::write(&path, page()).expect("docs/ can be written");
+        }
+        let written = fs::read_to_string(&path).expect("docs/verify.md");
+        assert!(written == page(), "docs/verify.md is out of date: run the tests once with TEST_BLESS=1");
+    }
+
+    #[test]
+    fn a_file_is_read_up_to_a_limit_and_a_leeway_is_bounded() {
+        assert!(read_file(Path::new("/dev/zero")).is_err_and(|error| error.to_string().contains("longer")));
+        assert_eq!(leeway("0s"), Ok(Duration::ZERO));
+        for text in ["", "10", "-1s", "601s", "11m", "1y"] {
+            assert!(leeway(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn who_meets_plain_http_is_told_how_to_speak_it() {
