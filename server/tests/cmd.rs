@@ -5,7 +5,7 @@
 fn the_command_line_says_what_its_files_say() {
     let cases = trycmd::TestCases::new();
     cases.env("COLUMNS", "100");
-    for name in ["top", "gate"] {
+    for name in ["top", "gate", "help"] {
         cases.case(format!("tests/cmd/{name}.trycmd"));
     }
 }

@@ -1,9 +1,8 @@
 //! `oneseal completions`: the script that completes this command line in a shell.
 
-use clap::CommandFactory;
 use clap_complete::Shell;
 
-use super::{Cli, Globals};
+use super::{Globals, command};
 use crate::exit::{Exit, Failure};
 use crate::output;
 
@@ -20,7 +19,7 @@ pub(crate) struct Args {
 /// Standard output cannot be written.
 pub(crate) async fn run(args: Args, _globals: &Globals) -> Result<Exit, Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "oneseal", &mut script);
+    clap_complete::generate(args.shell, &mut command(), "oneseal", &mut script);
     output::print(&String::from_utf8_lossy(&script))?;
     Ok(Exit::Done)
 }

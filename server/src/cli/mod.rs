@@ -20,8 +20,10 @@ pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod healthcheck;
 pub(crate) mod keys;
+pub(crate) mod man;
 pub(crate) mod mint;
 pub(crate) mod overrides;
+mod pages;
 pub(crate) mod quickstart;
 pub(crate) mod serve;
 pub(crate) mod verify;
@@ -68,11 +70,11 @@ pub(crate) enum Verb {
     Check(check::Args),
     /// Run three replicas on this machine and show that they are one issuer
     Quickstart(quickstart::Args),
-    /// Make, list and export keys
+    /// Make, list, show and export keys
     Keys(keys::Args),
     /// Mint a token on a running replica, through its admin socket
     Mint(mint::Args),
-    /// Verify a token as a relying party does, over the network
+    /// Verify a token as a relying party does
     Verify(verify::Args),
     /// Write a commented configuration file, or the JSON Schema of one
     Config(config::Args),
@@ -82,6 +84,8 @@ pub(crate) enum Verb {
     Version(version::Args),
     /// Print a script that completes this command line in a shell
     Completions(completions::Args),
+    /// Print or write the manual pages
+    Man(man::Args),
 }
 
 impl Cli {
@@ -110,13 +114,14 @@ impl Cli {
             Verb::Healthcheck(args) => healthcheck::run(args, globals).await,
             Verb::Version(args) => version::run(args, globals).await,
             Verb::Completions(args) => completions::run(args, globals).await,
+            Verb::Man(args) => man::run(args, globals).await,
         }
     }
 }
 
 /// The whole command line, as it is parsed, completed and put into pages.
 pub(crate) fn command() -> clap::Command {
-    Cli::command()
+    pages::complete(Cli::command())
 }
 
 /// Whether failures are to be told as JSON. Also true where the rest of the line makes no sense to clap.

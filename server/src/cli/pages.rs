@@ -1,0 +1,305 @@
+//! What the help and the manual page of each verb say beside its options: how it ends, and examples that run.
+//!
+//! One table for both, with a row for each verb; a test of the command line runs the examples.
+
+use clap::Command;
+
+/// One verb.
+#[derive(Debug)]
+pub(crate) struct Page {
+    /// Its words, such as `keys export`.
+    pub(crate) verb: &'static str,
+    /// Exit codes and what they mean here, without those of [`COMMON`].
+    exits: &'static [(u8, &'static str)],
+    /// Shell lines.
+    pub(crate) examples: &'static [&'static str],
+}
+
+impl Page {
+    /// The row of `verb`.
+    pub(crate) fn of(verb: &str) -> Option<&'static Self> {
+        PAGES.iter().find(|page| page.verb == verb)
+    }
+
+    /// Every exit code with its meaning, ascending.
+    pub(crate) fn exits(&self) -> Vec<(u8, &'static str)> {
+        let mut exits: Vec<_> = self.exits.iter().chain(COMMON).copied().collect();
+        exits.sort_by_key(|(code, _)| *code);
+        exits
+    }
+}
+
+/// `command` with exit codes and examples behind the help of each verb.
+pub(crate) fn complete(command: Command) -> Command {
+    described(command, "")
+}
+
+fn described(command: Command, verb: &str) -> Command {
+    let command = command.mut_subcommands(|command| {
+        let verb = format!("{verb} {}", command.get_name());
+        described(command, verb.trim())
+    });
+    match Page::of(verb) {
+        Some(page) => command.after_help(short(page)).after_long_help(long(page)),
+        None => command,
+    }
+}
+
+fn short(page: &Page) -> String {
+    let codes: Vec<_> = page.exits().iter().map(|(code, _)| code.to_string()).collect();
+    format!("Exit codes: {}; --help explains them.", codes.join(", "))
+}
+
+fn long(page: &Page) -> String {
+    let mut text = String::from("Exit codes:\n");
+    for (code, meaning) in page.exits() {
+        text.push_str(&format!("  {code:>3}  {meaning}\n"));
+    }
+    if !page.examples.is_empty() {
+        text.push_str("\nExamples:\n");
+    }
+    for line in page.examples {
+        text.push_str(&format!("  $ {line}\n"));
+    }
+    text.truncate(text.trim_end().len());
+    text
+}
+
+/// Environment variables, for the manual pages.
+pub(crate) const ENVIRONMENT: [(&str, &str); 6] = [
+    ("ONESEAL_CONFIG", "The configuration file, if --config does not name one."),
+    (
+        "ONESEAL__SECTION__KEY",
+        "A key of the configuration, such as ONESEAL__ISSUER__URL; stronger than the file, weaker than a flag. With _FILE \
+         behind the name of a secret one, the file that holds it.",
+    ),
+    ("ONESEAL_LOG", "What is logged, such as info or oneseal=debug,warn."),
+    ("ONESEAL_WORKERS", "Which background workers run here."),
+    ("COLUMNS", "The width of help texts, where standard output is no terminal."),
+    ("NO_COLOR", "If set, help texts and mistakes have no colours."),
+];
+
+/// How any verb may end.
+const COMMON: &[(u8, &str)] = &[
+    (64, "the command line makes no sense"),
+    (70, "a fault of oneseal itself, or the answer could not be written"),
+];
+
+/// What each code means where no verb is named.
+pub(crate) const ANY: &[(u8, &str)] = &[
+    (0, "done"),
+    (1, "the answer is no"),
+    (64, "the command line makes no sense"),
+    (69, "a provider or a server does not answer"),
+    (70, "a fault of oneseal itself, or the answer could not be written"),
+    (71, "an address cannot be bound"),
+    (75, "too early or in conflict: try later"),
+    (77, "denied"),
+    (78, "configuration, key or place refused"),
+];
+
+const NO_KEY: (u8, &str) = (78, "configuration, key or place refused, or nothing there");
+const DENIED: (u8, &str) = (77, "the provider or the file system says no");
+const SILENT: (u8, &str) = (69, "the provider does not answer");
+const DONE: (u8, &str) = (0, "done");
+
+/// Every verb.
+pub(crate) static PAGES: &[Page] = &[
+    Page {
+        verb: "serve",
+        exits: &[
+            (0, "ended in order by a signal"),
+            (69, "the provider did not answer within process.boot_timeout"),
+            (71, "an address cannot be bound"),
+            (75, "in conflict with another replica; the same may work later"),
+            DENIED,
+            (78, "configuration or key refused"),
+            (130, "cut short by a second SIGINT"),
+            (143, "cut short by a second SIGTERM"),
+        ],
+        examples: &["oneseal serve --config oneseal.toml --ready-file ready.json"],
+    },
+    Page {
+        verb: "check",
+        exits: &[
+            (0, "serve would start; there may be warnings"),
+            SILENT,
+            (71, "an address cannot be bound"),
+            (75, "in conflict with another replica; the same may work later"),
+            DENIED,
+            (78, "configuration or key refused; with --strict also for a warning"),
+        ],
+        examples: &[
+            "oneseal check --config oneseal.toml --no-bind",
+            "oneseal check --config oneseal.toml --no-bind --strict --json",
+        ],
+    },
+    Page {
+        verb: "quickstart",
+        exits: &[
+            (0, "the replicas are one issuer"),
+            (1, "they differ"),
+            (69, "a replica's provider does not answer"),
+            (71, "a port is taken"),
+            (75, "another quickstart uses the directory"),
+            (77, "the directory may not be written"),
+            (78, "the directory or its ring is refused"),
+            (130, "ended by SIGINT before the proof was complete"),
+            (143, "ended by SIGTERM before the proof was complete"),
+        ],
+        examples: &["oneseal quickstart --once --dir ./demo"],
+    },
+    Page {
+        verb: "keys init",
+        exits: &[
+            (0, "made, or there already"),
+            (69, "the provider does not answer, or it is not known whether it has written"),
+            DENIED,
+            (78, "configuration or place refused, or what is there is no ring"),
+        ],
+        examples: &[
+            "oneseal keys init --config oneseal.toml",
+            "oneseal keys init --provider file:./second.json --issuer https://second.example --alg RS256,ES256",
+        ],
+    },
+    Page {
+        verb: "keys list",
+        exits: &[DONE, SILENT, DENIED, NO_KEY],
+        examples: &["oneseal keys list --config oneseal.toml"],
+    },
+    Page {
+        verb: "keys show",
+        exits: &[DONE, (1, "there is no such key"), SILENT, DENIED, NO_KEY],
+        examples: &["oneseal keys show --config oneseal.toml --state active --alg RS256"],
+    },
+    Page {
+        verb: "keys export",
+        exits: &[
+            DONE,
+            (1, "there is no such key"),
+            (69, "the provider does not answer, or there is no room for the file"),
+            (77, "the provider or the file system says no"),
+            (78, "configuration, key, directory or file refused, or nothing there"),
+        ],
+        examples: &[
+            "oneseal keys export --config oneseal.toml --out jwks.json",
+            "oneseal keys export --config oneseal.toml --format pem",
+            "oneseal keys export --config oneseal.toml --site ./site",
+        ],
+    },
+    Page {
+        verb: "mint",
+        exits: &[
+            (0, "minted"),
+            (69, "no replica behind the socket, or it cannot mint just now"),
+            (77, "not permitted to use the socket, or the replica does not mint this"),
+            (78, "configuration refused"),
+        ],
+        examples: &[
+            "oneseal mint --config oneseal.toml --sub pod --aud rp",
+            "TOKEN=$(oneseal mint --admin ./admin.sock --sub pod --aud rp --ttl 10m --claim team=a)",
+        ],
+    },
+    Page {
+        verb: "verify",
+        exits: &[
+            (0, "the token is valid"),
+            (1, "it is refused; docs/verify.md lists the reasons"),
+            (69, "not judged: the issuer's keys cannot be had"),
+            (78, "configuration, issuer or key set refused"),
+        ],
+        examples: &[
+            "oneseal mint --config oneseal.toml --sub pod --aud rp > token",
+            "oneseal verify --issuer https://oidc.example --aud rp --jwks jwks.json < token",
+            "oneseal verify --issuer https://oidc.example --aud rp --jwks jwks.json --json \"$(cat token)\"",
+        ],
+    },
+    Page {
+        verb: "config init",
+        exits: &[
+            DONE,
+            (69, "there is no room for the file"),
+            (77, "the file may not be written"),
+            (78, "the file is there already, or its directory is not"),
+        ],
+        examples: &["oneseal config init --output example.toml"],
+    },
+    Page {
+        verb: "config schema",
+        exits: &[DONE],
+        examples: &["oneseal config schema > oneseal.schema.json"],
+    },
+    Page {
+        verb: "healthcheck",
+        exits: &[
+            (0, "ready"),
+            (1, "not ready, or no answer within two seconds"),
+            (78, "configuration refused"),
+        ],
+        examples: &["oneseal healthcheck --ops 127.0.0.1:8081"],
+    },
+    Page { verb: "version", exits: &[DONE], examples: &["oneseal version --json"] },
+    Page { verb: "completions", exits: &[DONE], examples: &["oneseal completions bash > oneseal.bash"] },
+    Page {
+        verb: "man",
+        exits: &[
+            DONE,
+            (69, "there is no room for the pages"),
+            (77, "the directory may not be written"),
+            (78, "there is no such directory"),
+        ],
+        examples: &["oneseal man keys export > oneseal-keys-export.1", "oneseal man --out ."],
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit::Exit;
+
+    /// The words of every verb that does something.
+    fn leaves(command: &Command, verb: &str, found: &mut Vec<String>) {
+        let verb = format!("{verb} {}", command.get_name());
+        match command.get_subcommands().count() {
+            0 => found.push(verb.trim_start_matches(" oneseal").trim().to_owned()),
+            _ => command.get_subcommands().for_each(|command| leaves(command, &verb, found)),
+        }
+    }
+
+    #[test]
+    fn every_verb_has_a_row_and_every_row_a_verb() {
+        let mut verbs = Vec::new();
+        leaves(&crate::cli::command(), "", &mut verbs);
+        let rows: Vec<_> = PAGES.iter().map(|page| page.verb).collect();
+        assert_eq!(verbs, rows, "in the order of --help");
+    }
+
+    #[test]
+    fn every_code_of_a_row_is_one_of_the_program_and_stands_there_once() {
+        let known = [
+            Exit::Done,
+            Exit::No,
+            Exit::Usage,
+            Exit::Unavailable,
+            Exit::Internal,
+            Exit::CannotBind,
+            Exit::TryLater,
+            Exit::Denied,
+            Exit::Refused,
+            Exit::Signal(2),
+            Exit::Signal(15),
+        ]
+        .map(Exit::code);
+        for page in PAGES {
+            let codes: Vec<_> = page.exits().iter().map(|(code, _)| *code).collect();
+            assert!(codes.iter().all(|code| known.contains(code)), "{}: {codes:?}", page.verb);
+            assert!(codes.windows(2).all(|pair| pair[0] < pair[1]), "{}: {codes:?}", page.verb);
+            assert!(codes.contains(&0), "{}", page.verb);
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        crate::cli::command().debug_assert();
+    }
+}
