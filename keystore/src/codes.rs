@@ -205,7 +205,8 @@ pub(crate) static FLEET_KEY_REPLACED: Code = Code::refused(
     "The key set shares no key with the one being served: every token in use would break at once.",
     "Put the old key beside the new one (`previous`), or start once with --allow-key-replacement.",
 );
-pub(crate) static FLEET_KID_REUSED: Code = Code::refused(
+/// Found by the start of a server as well, which asks the issuer what it serves.
+pub static FLEET_KID_REUSED: Code = Code::refused(
     "fleet.kid_reused",
     "A kid now names another key than before.",
     "Give the new key its own kid: its thumbprint, which is the default.",

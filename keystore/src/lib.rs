@@ -47,7 +47,7 @@ pub mod verify;
 pub mod weakness;
 
 pub use algorithm::{Algorithm, KeyType};
-pub use codes::all as all_codes;
+pub use codes::{FLEET_KID_REUSED, all as all_codes};
 pub use digest::Digest;
 pub use findings::{Finding, Findings};
 pub use init::{InitError, InitRequest, Initialised, init};

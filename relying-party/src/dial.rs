@@ -67,13 +67,25 @@ impl Service<Uri> for Dialer {
     }
 }
 
-/// Whether a handshake failed because the answer was no TLS at all. An I/O error hides what it holds from `source`.
-pub(crate) fn is_no_tls(error: &(dyn StdError + 'static)) -> bool {
-    match error.downcast_ref::<io::Error>() {
-        Some(error) => error.get_ref().is_some_and(|held| is_no_tls(held)),
-        None => matches!(
-            error.downcast_ref(),
-            Some(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType))
-        ),
+/// What a failed handshake failed for, where the cure is another one than for a connection that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TlsFault {
+    /// The answer was no TLS at all.
+    NotTls,
+    /// The peer's certificate is not to be trusted.
+    Certificate,
+}
+
+/// Which of them, if any. An I/O error hides what it holds from `source`.
+pub(crate) fn tls_fault(error: &(dyn StdError + 'static)) -> Option<TlsFault> {
+    if let Some(error) = error.downcast_ref::<io::Error>() {
+        return error.get_ref().and_then(|held| tls_fault(held));
+    }
+    match error.downcast_ref() {
+        Some(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)) => Some(TlsFault::NotTls),
+        Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented) => {
+            Some(TlsFault::Certificate)
+        }
+        _ => None,
     }
 }

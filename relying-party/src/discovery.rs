@@ -1,32 +1,64 @@
-//! Reads a discovery document (OpenID Connect Discovery 1.0 section 4.2): only where the keys are.
+//! Reads a discovery document (OpenID Connect Discovery 1.0 section 4.2): whose it is and where the keys are.
 
 use http::Uri;
-use oneseal_keystore::{IssuerUrl, json};
-use serde_json::Value;
+use oneseal_keystore::{Algorithm, IssuerUrl, json};
+use serde_json::{Map, Value};
 
 use crate::error::{Document, SourceError};
 use crate::fetch;
 
+/// What a relying party reads of a discovery document. Nothing of it is believed yet.
+#[derive(Clone, Debug)]
+pub struct Discovery(Map<String, Value>);
+
+impl Discovery {
+    /// Reads a document of whatever issuer.
+    ///
+    /// # Errors
+    /// [`SourceError::Json`].
+    pub fn read(body: &[u8]) -> Result<Self, SourceError> {
+        let document = json::parse_object(body)
+            .map_err(|source| SourceError::Json { document: Document::Discovery, source })?;
+        Ok(Self(document))
+    }
+
+    /// Whether the document names `issuer`, byte for byte (section 4.3): otherwise one tenant's document, served at
+    /// another's address, would lend it its keys.
+    pub fn is_of(&self, issuer: &IssuerUrl) -> bool {
+        self.0.get("issuer").and_then(Value::as_str) == Some(issuer.as_str())
+    }
+
+    /// Where the keys are. That may be another host, as behind some clouds, but not plain http unless the issuer
+    /// itself is a loopback one.
+    ///
+    /// # Errors
+    /// [`SourceError::JwksUri`].
+    pub fn jwks_uri(&self, issuer: &IssuerUrl) -> Result<&str, SourceError> {
+        let uri = self.0.get("jwks_uri").and_then(Value::as_str).ok_or(SourceError::JwksUri)?;
+        let parsed = fetch::parse_url(uri).map_err(|_| SourceError::JwksUri)?;
+        if issuer.is_https() && !is_https(&parsed) {
+            return Err(SourceError::JwksUri);
+        }
+        Ok(uri)
+    }
+
+    /// Whether `id_token_signing_alg_values_supported` names this algorithm.
+    pub fn names_algorithm(&self, algorithm: Algorithm) -> bool {
+        let named = self.0.get("id_token_signing_alg_values_supported").and_then(Value::as_array);
+        named.is_some_and(|named| named.iter().any(|name| name.as_str() == Some(algorithm.as_str())))
+    }
+}
+
 /// The `jwks_uri` of `issuer`'s discovery document.
-///
-/// The document must name the issuer byte for byte (section 4.3): otherwise one tenant's document, served at
-/// another's address, would lend it its keys. The `jwks_uri` may be on another host, as behind some clouds, but not
-/// on plain http unless the issuer itself is a loopback one.
 ///
 /// # Errors
 /// [`SourceError::Json`], [`SourceError::IssuerMismatch`], [`SourceError::JwksUri`].
 pub(crate) fn jwks_uri(body: &[u8], issuer: &IssuerUrl) -> Result<String, SourceError> {
-    let document = json::parse_object(body)
-        .map_err(|source| SourceError::Json { document: Document::Discovery, source })?;
-    if document.get("issuer").and_then(Value::as_str) != Some(issuer.as_str()) {
+    let document = Discovery::read(body)?;
+    if !document.is_of(issuer) {
         return Err(SourceError::IssuerMismatch);
     }
-    let uri = document.get("jwks_uri").and_then(Value::as_str).ok_or(SourceError::JwksUri)?;
-    let parsed = fetch::parse_url(uri).map_err(|_| SourceError::JwksUri)?;
-    if issuer.is_https() && !is_https(&parsed) {
-        return Err(SourceError::JwksUri);
-    }
-    Ok(uri.to_owned())
+    document.jwks_uri(issuer).map(str::to_owned)
 }
 
 fn is_https(uri: &Uri) -> bool {

@@ -1,4 +1,4 @@
-//! One HTTP GET, as narrow as reading an issuer's documents needs.
+//! One HTTP GET or HEAD, as narrow as reading an issuer's documents needs.
 //!
 //! No redirects, no content-coding, no proxy (`HTTPS_PROXY` and its kin are not read), no cookies, no retries, no
 //! kept connections: an issuer is read every few minutes, so a fresh connection costs nothing and always meets the
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::uri::Scheme;
-use http::{HeaderMap, HeaderName, Request, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderName, Method, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1;
@@ -26,7 +26,7 @@ use rustls::{ClientConfig, RootCertStore};
 use tower::ServiceExt;
 
 pub use crate::dial::ConnectTo;
-use crate::dial::{self, Dialer};
+use crate::dial::{self, Dialer, TlsFault};
 
 /// A client for GETs. Cheap to clone.
 #[derive(Clone)]
@@ -60,15 +60,30 @@ impl Fetcher {
     /// # Cancel safety
     /// Dropping the future closes the connection.
     pub async fn get(&self, url: &str) -> Result<Fetched, FetchError> {
+        self.ask(Method::GET, url).await
+    }
+
+    /// The same with HEAD: status and header fields alone.
+    ///
+    /// # Errors
+    /// As [`Fetcher::get`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes the connection.
+    pub async fn head(&self, url: &str) -> Result<Fetched, FetchError> {
+        self.ask(Method::HEAD, url).await
+    }
+
+    async fn ask(&self, method: Method, url: &str) -> Result<Fetched, FetchError> {
         let uri = parse_url(url)?;
-        match tokio::time::timeout(self.deadline, self.exchange(uri)).await {
+        match tokio::time::timeout(self.deadline, self.exchange(method, uri)).await {
             Ok(outcome) => outcome,
             Err(_) => Err(FetchError::Deadline(self.deadline)),
         }
     }
 
-    async fn exchange(&self, uri: Uri) -> Result<Fetched, FetchError> {
-        let request = request(&uri)?;
+    async fn exchange(&self, method: Method, uri: Uri) -> Result<Fetched, FetchError> {
+        let request = request(method, &uri)?;
         let uri = if self.plaintext { without_tls(uri)? } else { uri };
         let stream = self.connector.clone().oneshot(uri).await.map_err(connect_error)?;
         let (mut sender, connection) = http1::handshake(stream).await?;
@@ -186,6 +201,9 @@ pub enum FetchError {
     /// Name lookup, TCP or TLS.
     #[error("cannot connect")]
     Connect(#[source] Box<dyn StdError + Send + Sync>),
+    /// The certificate is not one that is trusted for this host: name, date or who signed it.
+    #[error("its certificate does not verify")]
+    Certificate(#[source] Box<dyn StdError + Send + Sync>),
     /// TLS was spoken to somebody who speaks something else.
     #[error("what answers there does not speak TLS")]
     NotTls(#[source] Box<dyn StdError + Send + Sync>),
@@ -213,6 +231,7 @@ impl FetchError {
             Self::Url => "url",
             Self::PlainHttp => "plain_http",
             Self::Connect(_) => "connect",
+            Self::Certificate(_) => "certificate",
             Self::NotTls(_) => "not_tls",
             Self::Deadline(_) => "deadline",
             Self::Redirect(_) => "redirect",
@@ -264,7 +283,11 @@ fn without_tls(uri: Uri) -> Result<Uri, FetchError> {
 }
 
 fn connect_error(error: Box<dyn StdError + Send + Sync>) -> FetchError {
-    if dial::is_no_tls(&*error) { FetchError::NotTls(error) } else { FetchError::Connect(error) }
+    match dial::tls_fault(&*error) {
+        Some(TlsFault::NotTls) => FetchError::NotTls(error),
+        Some(TlsFault::Certificate) => FetchError::Certificate(error),
+        None => FetchError::Connect(error),
+    }
 }
 
 fn is_loopback(host: &str) -> bool {
@@ -272,7 +295,7 @@ fn is_loopback(host: &str) -> bool {
     host == "localhost" || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-fn request(uri: &Uri) -> Result<Request<Empty<Bytes>>, FetchError> {
+fn request(method: Method, uri: &Uri) -> Result<Request<Empty<Bytes>>, FetchError> {
     let authority = uri.authority().ok_or(FetchError::Url)?;
     let target = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
     let fields: [(HeaderName, &str); 3] = [
@@ -280,7 +303,7 @@ fn request(uri: &Uri) -> Result<Request<Empty<Bytes>>, FetchError> {
         (header::ACCEPT, "application/json"),
         (header::USER_AGENT, USER_AGENT),
     ];
-    let mut request = Request::get(target);
+    let mut request = Request::builder().method(method).uri(target);
     for (name, value) in fields {
         request = request.header(name, value);
     }
@@ -366,7 +389,7 @@ mod tests {
     #[test]
     fn the_request_names_the_url_host_and_no_coding() {
         let uri = parse_url("https://oidc.example:8443/a/jwks.json?x=1").expect("good");
-        let request = request(&uri).expect("good");
+        let request = request(Method::GET, &uri).expect("good");
         assert_eq!(request.uri(), "/a/jwks.json?x=1");
         assert_eq!(request.headers()[header::HOST], "oidc.example:8443");
         assert!(!request.headers().contains_key(header::ACCEPT_ENCODING));

@@ -195,7 +195,7 @@ impl Reader<'_> {
 
 /// How many entries are read. AWS takes 100 RSA and 100 EC keys, Entra the first 100; each costs memory and, without
 /// a cap, a hostile set of tiny entries would cost seconds.
-const MAX_KEYS: usize = 256;
+pub(crate) const MAX_KEYS: usize = 256;
 
 #[cfg(test)]
 mod tests {

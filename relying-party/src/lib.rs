@@ -64,10 +64,12 @@ mod keyset;
 mod live;
 pub mod reasons;
 mod source;
+pub mod survey;
 mod verifier;
 
 pub use builder::{BuildError, Builder};
 pub use claims::Claims;
+pub use discovery::Discovery;
 pub use error::{Invalid, Unavailable, VerifyError};
 pub use keyset::Dropped;
 pub use verifier::{RelyingParty, VerifiedToken};

@@ -95,7 +95,15 @@ impl Source {
     }
 }
 
-async fn document(fetcher: &Fetcher, document: Document, url: &str) -> Result<Fetched, SourceError> {
+/// The document at `url`; every status but 200 is an error.
+///
+/// # Errors
+/// [`SourceError::Fetch`], [`SourceError::Status`].
+pub(crate) async fn document(
+    fetcher: &Fetcher,
+    document: Document,
+    url: &str,
+) -> Result<Fetched, SourceError> {
     let outcome = fetcher.get(url).await;
     let url = || url.to_owned();
     let fetched = outcome.map_err(|source| SourceError::Fetch { document, url: url(), source })?;

@@ -2,11 +2,12 @@
 
 use oneseal_keystore::findings::{Code, Exit};
 
-use crate::{config, tls};
+use crate::{config, gate, tls};
 
-/// Every code of every crate below, configuration's and this file's.
+/// Every code of every crate below, configuration's, the gate's and this file's.
 pub(crate) fn all() -> Vec<&'static Code> {
-    [oneseal::all_codes(), config::CODES.to_vec(), CODES.to_vec(), tls::CODES.to_vec()].concat()
+    [oneseal::all_codes(), config::CODES.to_vec(), gate::CODES.to_vec(), CODES.to_vec(), tls::CODES.to_vec()]
+        .concat()
 }
 
 static CODES: &[&Code] = &[

@@ -29,6 +29,17 @@ pub(crate) fn list(findings: &Findings) -> Vec<Value> {
     findings.iter().map(finding_json).collect()
 }
 
+/// The table of all codes for programs, in the order of the page.
+///
+/// ```json
+/// {"ok": true, "exit": 0, "codes": [{"code", "severity", "exit", "meaning", "cure", "see"}]}
+/// ```
+/// `exit` is `null` for what does not keep the process from starting.
+pub(crate) fn codes_json() -> Value {
+    let list: Vec<_> = sorted_codes().into_iter().map(code_json).collect();
+    json!({ "ok": true, "exit": 0, "codes": list })
+}
+
 /// Where a code is explained.
 pub(crate) fn see(code: &Code) -> String {
     format!("{PAGE}#{}", anchor(code))
@@ -36,14 +47,12 @@ pub(crate) fn see(code: &Code) -> String {
 
 /// The page of all codes: `docs/findings.md`.
 pub(crate) fn page() -> String {
-    let mut codes = codes::all();
-    codes.sort_by_key(|code| code.name);
     let mut page = String::from(INTRODUCTION);
-    for code in codes {
-        let exit = match code.severity {
-            Severity::Error => format!("exit code {}", code.exit.code()),
-            Severity::Warning | Severity::Info => "does not keep the process from starting".to_owned(),
-        };
+    for code in sorted_codes() {
+        let exit = exit_of(code).map_or_else(
+            || "does not keep the process from starting".to_owned(),
+            |exit| format!("exit code {exit}"),
+        );
         let (name, severity, meaning) = (code.name, code.severity.as_str(), code.meaning);
         page.push_str(&format!(
             "\n<a id=\"{}\"></a>\n## `{name}`\n\n{severity}, {exit}.\n\n{meaning}\n\n**Cure.** {}\n",
@@ -52,6 +61,28 @@ pub(crate) fn page() -> String {
         ));
     }
     page
+}
+
+fn sorted_codes() -> Vec<&'static Code> {
+    let mut codes = codes::all();
+    codes.sort_by_key(|code| code.name);
+    codes
+}
+
+fn code_json(code: &Code) -> Value {
+    json!({
+        "code": code.name,
+        "severity": code.severity.as_str(),
+        "exit": exit_of(code),
+        "meaning": code.meaning,
+        "cure": code.cure,
+        "see": see(code),
+    })
+}
+
+/// The exit code that a finding of this kind asks for.
+fn exit_of(code: &Code) -> Option<u8> {
+    (code.severity == Severity::Error).then(|| code.exit.code())
 }
 
 fn finding_json(finding: &Finding) -> Value {

@@ -299,8 +299,16 @@ fn a_key_is_not_refused_for_a_mistake_of_the_configuration() {
     run(keys("init", &ring(&dir)).args(["--alg", "ES256"])).done();
     let provider = format!("file:{}", text(&ring(&dir)));
     let codes = |issuer: &str, algorithms: &str| -> Vec<String> {
-        let mut check =
-            oneseal(["check", "--config", "/dev/null", "--no-bind", "--json", "--issuer", issuer]);
+        let mut check = oneseal([
+            "check",
+            "--config",
+            "/dev/null",
+            "--no-bind",
+            "--offline",
+            "--json",
+            "--issuer",
+            issuer,
+        ]);
         check.args(["--provider", &provider]).env("ONESEAL__PROVIDER__DURABLE", "true");
         let report = run(check.env("ONESEAL__ISSUER__ALGORITHMS", algorithms)).json();
         let findings = report["findings"].as_array().expect("a list").iter();

@@ -86,8 +86,12 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     let (tls, found) = Tls::open(&config.settings.tls, &config.issuer, &SystemClock).await;
     remarks.extend(found);
     let build = async || app::issuer(&config, allow_key_replacement).build().await;
+    let ask = async |issuer: &Issuer| {
+        let (url, how) = (issuer.url(), &config.settings.self_check);
+        gate::ask(url, how, &issuer.snapshot(), allow_key_replacement, &SystemClock).await
+    };
     let opened = tokio::select! {
-        opened = gate::open(build, remarks, config.settings.process.boot_timeout, &SystemClock, &notifier) => opened,
+        opened = gate::open(build, ask, remarks, config.settings.process.boot_timeout, &SystemClock, &notifier) => opened,
         // Nothing has been begun yet.
         stop = signals.next() => {
             notifier.stopping(stop.name(), Duration::ZERO).await;

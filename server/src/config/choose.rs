@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use oneseal_keystore::{Algorithm, Findings, IssuerUrl, Rotation, rotation};
 use oneseal_providers::{ProviderUri, looks_like_key};
+use oneseal_relying_party::fetch::{FetchOptions, Fetcher};
 use tracing_subscriber::EnvFilter;
 
+use super::disk;
 use super::environment::{LOG, WORKERS};
 use super::explain::Effective;
 use super::hint;
@@ -15,7 +17,8 @@ use super::tls;
 use super::value::{MAX_NAME, Value, in_units};
 use super::values::{Values, mismatch};
 use super::{
-    Admin, Listen, LogFormat, PassphraseChoice, Process, ProviderChoice, Settings, Unlocking, codes,
+    Admin, Listen, LogFormat, PassphraseChoice, Process, ProviderChoice, SelfCheck, Settings, Unlocking,
+    codes,
 };
 
 /// Whether issuer and provider must be there.
@@ -58,9 +61,12 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
     check_workers(workers.as_deref(), &mut findings);
     let log_filter = log_filter(log, &mut findings);
     let rotation = rotation_times(&values, &mut findings);
+    let self_check =
+        SelfCheck { enabled: values.bool("issuer.self_check"), extra_roots: roots(&values, &mut findings) };
     warn_ignored(ignored, provider.as_ref(), &unlocking, &mut findings);
     let settings = Settings {
         algorithms: algorithms(&values),
+        self_check,
         fleet: text(&values, "ring.fleet"),
         listen: Listen {
             documents: values.address("listen.documents"),
@@ -68,6 +74,7 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
             admin: admin_socket(&values),
         },
         tls,
+        is_listen_faulty: !is_file_known || values.is_any_faulty("listen."),
         process: Process {
             boot_timeout: values.duration("process.boot_timeout"),
             drain_delay: values.duration("process.drain_delay"),
@@ -123,6 +130,33 @@ fn issuer(values: &Values, need: Need, findings: &mut Findings) -> Option<Issuer
             findings.extend(mistakes);
             None
         }
+    }
+}
+
+/// The certificates of `issuer.ca_bundle`. A file that cannot be trusted whole is refused, not used in part.
+fn roots(values: &Values, findings: &mut Findings) -> Vec<String> {
+    let path = match values.find("issuer.ca_bundle").map(|set| &set.value) {
+        None => return Vec::new(),
+        Some(Value::Path(path)) => path,
+        Some(other) => mismatch("issuer.ca_bundle", other),
+    };
+    let mut fault = |code, message| {
+        findings.push(code, values.place("issuer.ca_bundle"), message);
+        Vec::new()
+    };
+    if looks_like_key(&path.to_string_lossy()) {
+        return fault(&codes::BAD_VALUE, "it looks like a key, not like the path of certificates".to_owned());
+    }
+    let pem = match disk::read(path) {
+        Ok(content) => content.text.to_string(),
+        Err(error) => return fault(&codes::UNREADABLE, format!("{}: {error}", path.display())),
+    };
+    let mut options = FetchOptions::default();
+    options.https = false;
+    options.extra_roots = vec![pem];
+    match Fetcher::new(&options) {
+        Ok(_) => options.extra_roots,
+        Err(error) => fault(&codes::BAD_VALUE, format!("{}: {error}", path.display())),
     }
 }
 

@@ -8,7 +8,7 @@ use super::table;
 use super::values::Values;
 
 /// Every value in force, in the order of the table, secrets masked.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 #[serde(transparent)]
 pub(crate) struct Effective(Vec<Row>);
 

@@ -73,8 +73,9 @@ impl Config {
                 Ok((Self { issuer, provider, unlocking, settings }, findings))
             }
             (issuer, provider) => {
-                let algorithms = settings.algorithms;
-                Err(Mistakes { findings, issuer, provider, unlocking, algorithms })
+                // A value that was refused may be a secret in the wrong place.
+                let settings = Settings { effective: Effective::default(), ..settings };
+                Err(Mistakes { findings, issuer, provider, unlocking, settings })
             }
         }
     }
@@ -110,8 +111,8 @@ pub(crate) struct Mistakes {
     pub(crate) provider: Option<ProviderChoice>,
     /// How what rests there is read.
     pub(crate) unlocking: Unlocking,
-    /// What it may sign with; if that is what is wrong, everything.
-    pub(crate) algorithms: Vec<Algorithm>,
+    /// Everything else: where something is wrong, what holds without it. `effective` is empty.
+    pub(crate) settings: Settings,
 }
 
 /// What a command reads that asks a server and holds no key, such as `verify`, `mint` or `healthcheck`.
@@ -143,12 +144,16 @@ impl PartialConfig {
 pub(crate) struct Settings {
     /// The algorithms of discovery, at least one; the first signs by default.
     pub(crate) algorithms: Vec<Algorithm>,
+    /// What the issuer's own URL is asked, and whom that trusts.
+    pub(crate) self_check: SelfCheck,
     /// `ring.fleet`; see [`Config::fleet`].
     pub(crate) fleet: Option<String>,
     /// What is bound.
     pub(crate) listen: Listen,
     /// Whether the documents listener speaks TLS.
     pub(crate) tls: Tls,
+    /// Whether something is wrong with `listen`, so that part of it is a default.
+    pub(crate) is_listen_faulty: bool,
     /// Start, stop, logs.
     pub(crate) process: Process,
     /// The admin API.
@@ -159,6 +164,15 @@ pub(crate) struct Settings {
     pub(crate) log_filter: Option<String>,
     /// Every value with its origin, secrets masked.
     pub(crate) effective: Effective,
+}
+
+/// How the issuer's own URL is asked.
+#[derive(Clone, Debug)]
+pub(crate) struct SelfCheck {
+    /// Whether the start asks it.
+    pub(crate) enabled: bool,
+    /// PEM certificates that are trusted beside the system's.
+    pub(crate) extra_roots: Vec<String>,
 }
 
 /// Which provider. `Debug` shows no secret.

@@ -1,22 +1,31 @@
 //! The boot gate: everything that keeps a server from starting, found before anything is bound.
 //!
 //! `check` and the start of `serve` go the same way through here, so that what one reports the other does too. The
-//! issuer's own part is in [`oneseal::Builder::build`]; configuration and sockets add theirs.
+//! issuer's own part is in [`oneseal::Builder::build`]; configuration, the issuer's own URL and sockets add theirs.
+//!
+//! ```text
+//! configuration ─► key ─► the issuer's own URL: self_check, or online ─► sockets
+//! ```
+//! The key is asked for before the network: who has no key has nothing to compare.
 
+mod check;
+mod codes;
+mod online;
+mod self_check;
 #[cfg(test)]
 mod tests;
 
 use std::time::Duration;
 
-use oneseal::{Clock, Findings, Issuer, IssuerUrl, SystemClock, Tasks};
+use oneseal::{Clock, Findings, Issuer, Tasks};
 use oneseal_keystore::findings::{self, chain};
 
-use crate::app;
-use crate::config::{Config, Mistakes, Sources};
+pub(crate) use check::{Network, Report, Scope, check, refused};
+pub(crate) use codes::CODES;
+pub(crate) use self_check::ask;
+
 use crate::exit::Exit;
-use crate::http::bind::Sockets;
 use crate::notify::Notifier;
-use crate::tls::Tls;
 
 /// What has passed the gate.
 #[derive(Debug)]
@@ -31,7 +40,8 @@ pub(crate) struct Opened {
 
 /// Builds the issuer, and with it loads and judges the key. A provider that does not answer is asked again until
 /// `timeout` is over, with one log line for each attempt and as much to the service manager; every other fault ends the
-/// start at once, since waiting would not cure it, and so do errors among `remarks`.
+/// start at once, since waiting would not cure it, and so do errors among `remarks`. The issuer that has been built may
+/// then `ask` around, unless it is refused already.
 ///
 /// # Errors
 /// All that was found, `remarks` of configuration and TLS included.
@@ -40,6 +50,7 @@ pub(crate) struct Opened {
 /// Changes nothing outside itself.
 pub(crate) async fn open(
     build: impl AsyncFn() -> Result<(Issuer, Tasks), Findings>,
+    ask: impl AsyncFnOnce(&Issuer) -> Findings,
     remarks: Findings,
     timeout: Duration,
     clock: &dyn Clock,
@@ -51,7 +62,10 @@ pub(crate) async fn open(
     loop {
         let found = match build().await {
             Ok((issuer, tasks)) => {
-                let findings = together(remarks, issuer.findings());
+                let mut findings = together(remarks, issuer.findings());
+                if !findings.has_errors() {
+                    findings.extend(ask(&issuer).await);
+                }
                 return if findings.has_errors() {
                     Err(findings)
                 } else {
@@ -82,55 +96,6 @@ pub(crate) async fn open(
         pause = (pause * 2).min(MAX_PAUSE);
         attempt = attempt.saturating_add(1);
     }
-}
-
-/// Everything that can be said without starting: configuration, key, and whether the sockets could be bound. One
-/// attempt; a check is asked again by whoever wants to.
-///
-/// # Errors
-/// Nothing but the report: the effective configuration comes with it if there is one.
-pub(crate) async fn check(sources: Sources, allow_key_replacement: bool, with_sockets: bool) -> Report {
-    let (config, mut remarks) = match Config::load(sources) {
-        Ok(loaded) => loaded,
-        Err(mistakes) => return Report { findings: refused(mistakes).await, config: None },
-    };
-    let (tls, found) = Tls::open(&config.settings.tls, &config.issuer, &SystemClock).await;
-    remarks.extend(found);
-    let mut findings = match app::issuer(&config, allow_key_replacement).build().await {
-        Ok((issuer, _tasks)) => {
-            remarks.extend(tls.map(|tls| tls.advice(&issuer)).unwrap_or_default());
-            together(remarks, issuer.findings())
-        }
-        Err(found) => together(remarks, &found),
-    };
-    if with_sockets {
-        findings.extend(Sockets::probe(&config.settings.listen));
-    }
-    Report { findings, config: Some(config) }
-}
-
-/// All that is wrong where the configuration is refused: with it and, if it says where the key rests, with the key.
-/// One attempt, since waiting for a provider would not cure the configuration.
-///
-/// # Cancel safety
-/// Changes nothing outside itself.
-pub(crate) async fn refused(mistakes: Mistakes) -> Findings {
-    let Mistakes { findings, issuer, provider, unlocking, algorithms } = mistakes;
-    let Some(provider) = provider else { return findings };
-    // Without a name the key alone is judged; that the name is missing or wrong has been told.
-    let url = issuer.as_ref().map_or("", IssuerUrl::as_str);
-    let found = app::key_only(url, &provider, &unlocking, &algorithms).build().await;
-    let found = found.map_or_else(|found| found, |(issuer, _tasks)| issuer.findings().clone());
-    with_others(findings, &found, is_of_key)
-}
-
-/// What `check` found.
-#[derive(Debug)]
-pub(crate) struct Report {
-    /// Everything.
-    pub(crate) findings: Findings,
-    /// The configuration, if it could be made.
-    pub(crate) config: Option<Config>,
 }
 
 /// The exit code that findings ask for; `strict` takes warnings for errors.

@@ -1,10 +1,24 @@
+//! The gate from configuration to exit code, and in its folder the parts that ask the network.
+
+mod online;
+mod self_check;
+mod site;
+
 use std::cell::Cell;
 
-use oneseal::{BootTime, UnixTime};
+use oneseal::{BootTime, IssuerUrl, UnixTime};
 use tokio::time::Instant;
 
 use super::*;
 use crate::codes::{LISTEN_IN_USE, LISTEN_NO_IPV6};
+use crate::config::Sources;
+
+const OFFLINE: Scope = Scope { network: Network::Offline, sockets: false };
+
+/// For starts that never come so far.
+async fn nobody(_issuer: &Issuer) -> Findings {
+    panic!("asked although there is no key");
+}
 
 /// Tokio's own clock, which a test can stop.
 #[derive(Debug)]
@@ -42,8 +56,9 @@ async fn a_silent_provider_is_asked_with_growing_pauses_until_the_time_is_over()
         Err(found("provider.unavailable"))
     };
     let remarks = found("issuer.port");
-    let findings =
-        open(build, remarks, Duration::from_secs(60), &clock, &Notifier::none()).await.expect_err("never");
+    let findings = open(build, nobody, remarks, Duration::from_secs(60), &clock, &Notifier::none())
+        .await
+        .expect_err("never");
     assert_eq!(exit_of(&findings, false), Exit::Unavailable);
     assert!(findings.iter().any(|finding| finding.code.name == "issuer.port"), "remarks are told as well");
     // After 0, 0.5, 1.5, 3.5 and 7.5 s, then every five seconds, and once when the time is over.
@@ -62,9 +77,10 @@ async fn what_waiting_cannot_cure_ends_the_start_at_once() {
             Err(if attempts.get() == 1 { found("provider.unavailable") } else { both })
         };
         let clock = Stopped::now();
-        let findings = open(build, Findings::new(), Duration::from_secs(60), &clock, &Notifier::none())
-            .await
-            .expect_err(name);
+        let findings =
+            open(build, nobody, Findings::new(), Duration::from_secs(60), &clock, &Notifier::none())
+                .await
+                .expect_err(name);
         assert_eq!(exit_of(&findings, false), exit);
         assert_eq!(attempts.get(), 2);
     }
@@ -86,7 +102,7 @@ async fn checked(pairs: &[(&'static str, &str)]) -> Vec<&'static str> {
     let sources = pairs
         .iter()
         .fold(sources, |sources, (key, value)| sources.flag("--flag", key, Some((*value).into())));
-    let report = check(sources, false, false).await;
+    let report = check(sources, OFFLINE).await;
     report.findings.iter().map(|finding| finding.code.name).collect()
 }
 
@@ -123,4 +139,73 @@ fn what_both_say_of_the_url_is_told_once() {
     let both = together(config, &issuer);
     let places: Vec<_> = both.iter().map(|finding| finding.place.as_str()).collect();
     assert_eq!(places, ["issuer.url (oneseal.toml:2)"]);
+}
+
+/// Every exit code that a finding can ask for, strongest first.
+const BY_STRENGTH: [(&str, Exit); 5] = [
+    ("key.public_only", Exit::Refused),
+    ("provider.denied", Exit::Denied),
+    ("provider.unavailable", Exit::Unavailable),
+    ("listen.in_use", Exit::CannotBind),
+    ("test.later", Exit::TryLater),
+];
+
+static LATER: findings::Code =
+    findings::Code::error("test.later", findings::Exit::TryLater, "It is too early.", "Wait.");
+
+#[test]
+fn of_several_faults_the_strongest_exit_code_decides_in_any_order() {
+    let code = |name: &str| crate::codes::all().into_iter().find(|code| code.name == name).unwrap_or(&LATER);
+    for (at, (strong, exit)) in BY_STRENGTH.iter().enumerate() {
+        for (weak, _) in &BY_STRENGTH[at..] {
+            for pair in [[strong, weak], [weak, strong]] {
+                let mut findings = Findings::new();
+                findings.push(&LISTEN_NO_IPV6, "listen.ops", "a warning decides nothing");
+                pair.iter().for_each(|name| findings.push(code(name), "here", "for a test"));
+                assert_eq!(exit_of(&findings, false), *exit, "{pair:?}");
+                assert_eq!(exit_of(&findings, true), *exit, "{pair:?}: strict weakens nothing");
+            }
+        }
+    }
+    let codes: Vec<_> = BY_STRENGTH.iter().map(|(_, exit)| exit.code()).collect();
+    assert_eq!(codes, [78, 77, 69, 71, 75]);
+}
+
+#[test]
+fn every_exit_code_of_the_table_is_one_of_these() {
+    for code in crate::codes::all() {
+        let exit: Exit = code.exit.into();
+        assert!(BY_STRENGTH.iter().any(|(_, known)| *known == exit), "{}", code.name);
+    }
+}
+
+#[tokio::test]
+async fn configuration_key_issuer_and_sockets_tell_their_faults_in_one_report() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let (address, closed) = (taken.local_addr().expect("bound").to_string(), site::closed().await);
+    let sources = Sources::new([("ONESEAL_CONFIG".into(), "/dev/null".into())]);
+    let pairs = [
+        ("issuer.url", closed.as_str()),
+        ("process.drain_delay", "1h"),
+        ("provider.uri", "file:/nowhere/ring.json"),
+        ("listen.documents", &address),
+        ("listen.ops", "127.0.0.1:0"),
+        ("listen.admin", "none"),
+    ];
+    let sources = pairs
+        .iter()
+        .fold(sources, |sources, (key, value)| sources.flag("--flag", key, Some((*value).to_owned())));
+    let report = check(sources, Scope { network: Network::Online, sockets: true }).await;
+    let names: Vec<_> = report.findings.iter().map(|finding| finding.code.name).collect();
+    assert_eq!(names, ["config.inequality", "provider.not_found", "online.unreachable", "listen.in_use"]);
+    assert_eq!(exit_of(&report.findings, false), Exit::Refused);
+}
+
+#[tokio::test]
+async fn a_faulty_listen_table_is_not_tried_with_its_defaults() {
+    let sources = Sources::new([("ONESEAL_CONFIG".into(), "/dev/null".into())])
+        .flag("--flag", "listen.ops", Some("nowhere".to_owned()))
+        .flag("--flag", "listen.documents", Some("192.0.2.1:1".to_owned()));
+    let report = check(sources, Scope { network: Network::Offline, sockets: true }).await;
+    assert!(report.findings.iter().all(|finding| !finding.code.name.starts_with("listen.cannot")));
 }

@@ -5,6 +5,7 @@ mod admin;
 #[cfg(target_os = "linux")]
 mod binding;
 mod boot;
+mod check;
 mod documents;
 mod hostile;
 #[cfg(target_os = "linux")]

@@ -52,6 +52,24 @@ const ISSUER: Section = Section {
                   one signs when a request names none. Known are RS256, RS384, RS512, PS256, ES256, ES384 and EdDSA.",
             example: Literal::List(&["RS256", "ES256"]),
         },
+        Key {
+            path: "issuer.self_check",
+            kind: Kind::Bool,
+            default: Default::Value(
+                Literal::Bool(true),
+                "a replica with another key than the fleet's would make every second token fail",
+            ),
+            doc: "Whether the start asks the issuer's own URL, for 2 s at most and without credentials, which keys are \
+                  served there now, and refuses when they are others. No proxy of the environment is used.",
+            example: Literal::Bool(false),
+        },
+        Key {
+            path: "issuer.ca_bundle",
+            kind: Kind::Path,
+            default: Default::Unset("the system's certificates are trusted alone"),
+            doc: "A PEM file of certificates that are trusted, beside the system's, when the issuer's own URL is asked.",
+            example: Literal::Text("/etc/oneseal/issuer-ca.pem"),
+        },
     ],
 };
 

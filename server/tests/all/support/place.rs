@@ -16,6 +16,10 @@ pub(crate) const ISSUER: &str = "https://oidc.example";
 /// Says that a place is durable that does not look like it.
 pub(crate) const DURABLE: &str = "ONESEAL__PROVIDER__DURABLE";
 
+/// Whether a start asks its issuer's URL, which here would be a question to the network of whoever runs the tests.
+/// What comes of asking is tested on loopback: `gate/tests/`, and `self_check.rs` of the workspace's tests.
+pub(crate) const SELF_CHECK: &str = "ONESEAL__ISSUER__SELF_CHECK";
+
 /// A directory of a test's own.
 pub(crate) struct Place {
     dir: TempDir,
@@ -76,8 +80,8 @@ impl Place {
         Server::start(self, &[])
     }
 
-    /// The program, in this directory and an environment with one word of ours: that this directory will do for a key.
-    /// Where tests run, it may lie in memory or in a container's own layer.
+    /// The program, in this directory and an environment with two words of ours: that this directory will do for a key,
+    /// which may lie in memory or in a container's own layer where tests run, and that nobody else is asked.
     pub(crate) fn command<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_oneseal"));
         command.args(args).current_dir(self.dir.path()).stdin(Stdio::null());
@@ -85,7 +89,7 @@ impl Place {
         {
             command.env_remove(name);
         }
-        command.env(DURABLE, "true");
+        command.env(DURABLE, "true").env(SELF_CHECK, "false");
         command
     }
 
