@@ -73,6 +73,10 @@ pub static REASONS: &[Reason] = &[
     keys("plain_http", "The address is plain http to another machine. Keys are fetched by https."),
     keys("connect", "Name lookup, TCP or TLS failed; the cause says which."),
     keys(
+        "certificate",
+        "The certificate does not verify: another host's name, past its date, or signed by nobody who is trusted here.",
+    ),
+    keys(
         "not_tls",
         "What answers there does not speak TLS. A replica behind a TLS proxy is asked in plain HTTP.",
     ),
@@ -178,13 +182,14 @@ mod tests {
     async fn fetches() -> Vec<FetchError> {
         use FetchError::*;
         match Url {
-            Url | PlainHttp | Connect(_) | NotTls(_) | Deadline(_) | Redirect(_) | TooLarge(_) | Encoded
-            | Http(_) => {}
+            Url | PlainHttp | Connect(_) | Certificate(_) | NotTls(_) | Deadline(_) | Redirect(_)
+            | TooLarge(_) | Encoded | Http(_) => {}
         }
         vec![
             Url,
             PlainHttp,
             Connect("x".into()),
+            Certificate("x".into()),
             NotTls("x".into()),
             Deadline(Duration::ZERO),
             Redirect(301),
