@@ -47,7 +47,7 @@ fn what_is_not_a_record_is_refused_with_its_place() {
     assert_refused(at("directory"), ErrorKind::NotFound, "holds no files");
     assert_refused(at("file/below"), ErrorKind::NotFound, "not a directory");
     assert_refused(at("loop"), ErrorKind::Malformed, "in a circle");
-    assert_refused(at("dangling"), ErrorKind::NotFound, "no such file");
+    assert_refused(at("dangling"), ErrorKind::NotFound, "a link to nowhere");
     assert_refused("/dev/null", ErrorKind::Malformed, "a device, not a regular file");
 }
 
