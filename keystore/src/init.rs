@@ -12,7 +12,7 @@ use crate::keystore::{judge_place, load};
 use crate::material::{self, KeyError, PrivateKey};
 use crate::reading::{self, Opening};
 use crate::ring::{self, Origin, Reading, Ring, write};
-use crate::{Algorithm, Findings, GenerationPermit, Identity, IssuerUrl, KeyId, Rotation};
+use crate::{Algorithm, Findings, GenerationPermit, Identity, IssuerUrl, KeyId, KeyType, Rotation};
 
 /// What the first ring is to be.
 #[derive(Clone, Debug)]
@@ -22,6 +22,8 @@ pub struct InitRequest {
     pub issuer: IssuerUrl,
     /// One key for each. Default: RS256.
     pub algorithms: Vec<Algorithm>,
+    /// Bits of the RSA keys among them: 2048, 3072 or 4096. Default: `None`, 2048.
+    pub rsa_bits: Option<usize>,
     /// The fleet's times; written into the ring.
     pub rotation: Rotation,
     /// Who asks, for the ring's log.
@@ -41,6 +43,7 @@ impl InitRequest {
         Self {
             issuer,
             algorithms: vec![Algorithm::Rs256],
+            rsa_bits: None,
             rotation: Rotation::default(),
             actor: "keystore::init".to_owned(),
             reason: "first key".to_owned(),
@@ -48,6 +51,20 @@ impl InitRequest {
             member: None,
         }
     }
+}
+
+/// A key that is about to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Making {
+    /// What it will sign with.
+    pub algorithm: Algorithm,
+    /// Bits of its modulus; `None` for the other kinds, which take no time.
+    pub rsa_bits: Option<usize>,
+    /// Which of them, counted from 1.
+    pub number: usize,
+    /// How many there will be, the ring's own key left out.
+    pub of: usize,
 }
 
 /// What is there now.
@@ -78,6 +95,24 @@ pub async fn init(
     request: InitRequest,
     clock: &dyn Clock,
 ) -> Result<Initialised, InitError> {
+    init_telling(provider, request, clock, |_| ()).await
+}
+
+/// As [`init`], and calls `tell` before each key is made: an RSA key of 4096 bits can take many seconds. It is called
+/// on the thread that makes the keys, and not at all where there is a ring already.
+///
+/// # Errors
+/// As there.
+///
+/// # Cancel safety
+/// As there. A key that is being made is made to its end, and dropped.
+pub async fn init_telling(
+    provider: &dyn SecretProvider,
+    request: InitRequest,
+    clock: &dyn Clock,
+    tell: impl FnMut(Making) + Send + 'static,
+) -> Result<Initialised, InitError> {
+    check_rsa_bits(&request).map_err(InitError::Generate)?;
     let description = provider.describe();
     let mut findings = judge_place(&description, &PROVIDER_INIT_IN_IMAGE);
     findings.extend(request.rotation.check("rotation"));
@@ -89,7 +124,7 @@ pub async fn init(
     if findings.has_errors() {
         return Err(InitError::Refused(findings));
     }
-    let made = generate(request.algorithms.clone()).await?;
+    let made = generate(&request, tell).await?;
     let change_id = Uuid::new_v4();
     let bytes = document(&made, &request, clock, change_id)?;
     let entries = Entries::single(Entries::KEYRING, bytes);
@@ -130,14 +165,40 @@ struct Made {
     ring_key: PrivateKey,
 }
 
-/// RSA takes a tenth of a second, at times much longer: off the async workers.
-async fn generate(algorithms: Vec<Algorithm>) -> Result<Made, InitError> {
+/// A size that is not generated, or one for keys that have none: asked for by mistake, and not to be passed over.
+fn check_rsa_bits(request: &InitRequest) -> Result<(), KeyError> {
+    let Some(bits) = request.rsa_bits else { return Ok(()) };
+    if !material::GENERATED_RSA_BITS.contains(&bits) {
+        return Err(KeyError::GenerateSize { bits });
+    }
+    let is_rsa = |algorithm: &Algorithm| algorithm.key_type() == KeyType::Rsa;
+    match request.algorithms.first() {
+        Some(&algorithm) if !request.algorithms.iter().any(is_rsa) => {
+            Err(KeyError::AlgorithmUnfit { key_type: KeyType::Rsa, algorithm })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// One key after the other, off the async workers: RSA takes from a tenth of a second to many seconds.
+async fn generate(
+    request: &InitRequest,
+    mut tell: impl FnMut(Making) + Send + 'static,
+) -> Result<Made, InitError> {
+    let algorithms = request.algorithms.clone();
+    let bits = request.rsa_bits.unwrap_or(material::DEFAULT_RSA_BITS);
     let work = move || {
         let permit = GenerationPermit::for_first_ring();
-        let keys = algorithms
-            .into_iter()
-            .map(|algorithm| Ok((algorithm, material::generate(&permit, algorithm)?)))
-            .collect::<Result<_, KeyError>>()?;
+        let mut keys = Vec::with_capacity(algorithms.len());
+        for (i, &algorithm) in algorithms.iter().enumerate() {
+            let rsa_bits = (algorithm.key_type() == KeyType::Rsa).then_some(bits);
+            tell(Making { algorithm, rsa_bits, number: i + 1, of: algorithms.len() });
+            let key = match rsa_bits {
+                Some(bits) => material::generate_rsa(&permit, algorithm, bits),
+                None => material::generate(&permit, algorithm),
+            };
+            keys.push((algorithm, key?));
+        }
         Ok(Made { keys, ring_key: material::generate(&permit, Algorithm::EdDsa)? })
     };
     let made = tokio::task::spawn_blocking(work).await.map_err(|error| InitError::Internal(error.into()))?;

@@ -50,7 +50,7 @@ pub use algorithm::{Algorithm, KeyType};
 pub use codes::{FLEET_KID_REUSED, all as all_codes};
 pub use digest::Digest;
 pub use findings::{Finding, Findings};
-pub use init::{InitError, InitRequest, Initialised, init};
+pub use init::{InitError, InitRequest, Initialised, Making, init, init_telling};
 pub use issuer_url::IssuerUrl;
 pub use jwk::{KeyId, PublicKey};
 pub use keystore::{Follower, Freshness, Keystore, KeystoreOptions};

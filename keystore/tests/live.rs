@@ -8,7 +8,8 @@ use std::time::Duration;
 use oneseal_coordination::UnixTime;
 use oneseal_keystore::findings::Finding;
 use oneseal_keystore::{
-    Algorithm, Findings, InitError, InitRequest, IssuerUrl, Keystore, KeystoreOptions, Snapshot, init,
+    Algorithm, Findings, InitError, InitRequest, IssuerUrl, KeyType, Keystore, KeystoreOptions, Making,
+    Snapshot, init, init_telling,
 };
 use oneseal_providers::{Durability, Entries, ErrorKind, SecretProvider};
 use oneseal_testing::{Canary, FixedClock, MemoryProvider};
@@ -341,4 +342,72 @@ where
     let mut set = tokio::task::JoinSet::new();
     all.for_each(|one| drop(set.spawn(one)));
     set.join_all().await
+}
+
+/// On a runtime of one thread: whoever makes a key there stops everybody else.
+#[tokio::test(flavor = "current_thread")]
+async fn others_go_on_while_keys_are_made_one_after_the_other() {
+    let provider = MemoryProvider::new();
+    let clock = FixedClock::at(UnixTime(1_800_000_000));
+    let mut request = InitRequest::new(issuer());
+    request.algorithms = Algorithm::ALL.to_vec();
+    let (go, went) = std::sync::mpsc::channel();
+    let (told, mut makings) = unbounded_channel();
+    let tell = move |making: Making| {
+        told.send(making).unwrap();
+        went.recv_timeout(Duration::from_secs(60)).expect("the other task advances meanwhile");
+    };
+    let other = tokio::spawn(async move {
+        let mut seen = Vec::new();
+        while let Some(making) = makings.recv().await {
+            seen.push(making);
+            go.send(()).unwrap();
+        }
+        seen
+    });
+    let initialised = init_telling(&provider, request, &clock, tell).await.unwrap();
+    assert!(initialised.created);
+    let seen = other.await.unwrap();
+    let algorithms: Vec<_> = seen.iter().map(|making| making.algorithm).collect();
+    assert_eq!(algorithms, Algorithm::ALL);
+    for (i, making) in seen.iter().enumerate() {
+        let bits = (making.algorithm.key_type() == KeyType::Rsa).then_some(2048);
+        assert_eq!((making.number, making.of, making.rsa_bits), (i + 1, Algorithm::ALL.len(), bits));
+    }
+    let quiet = |_: Making| panic!("nothing is made where there is a ring");
+    assert!(!init_telling(&provider, InitRequest::new(issuer()), &clock, quiet).await.unwrap().created);
+}
+
+#[tokio::test]
+async fn rsa_keys_are_made_in_the_size_that_is_asked_for() {
+    let clock = FixedClock::at(UnixTime(1_800_000_000));
+    let provider = Arc::new(MemoryProvider::new());
+    let mut request = InitRequest::new(issuer());
+    request.algorithms = vec![Algorithm::Es256, Algorithm::Ps256];
+    request.rsa_bits = Some(3072);
+    init(&*provider, request.clone(), &clock).await.unwrap();
+    let mut options = options();
+    options.algorithms = request.algorithms.clone();
+    let (keystore, _follower) = Keystore::open(provider, options, Arc::new(clock)).await.unwrap();
+    let jwks: serde_json::Value = serde_json::from_slice(keystore.snapshot().jwks()).unwrap();
+    // 3072 bits are 512 characters of base64url.
+    let lengths: Vec<_> =
+        jwks["keys"].as_array().unwrap().iter().map(|key| key["n"].as_str().map(str::len)).collect();
+    assert_eq!(lengths, [Some(512), None]);
+}
+
+#[tokio::test]
+async fn sizes_that_no_key_can_have_are_refused_and_nothing_is_written() {
+    let clock = FixedClock::at(UnixTime(1_800_000_000));
+    for (algorithm, bits) in [(Algorithm::Es256, 2048), (Algorithm::Rs256, 1024), (Algorithm::Rs256, 8192)] {
+        let provider = MemoryProvider::new();
+        let mut request = InitRequest::new(issuer());
+        request.algorithms = vec![algorithm];
+        request.rsa_bits = Some(bits);
+        let refused = init(&provider, request, &clock).await.unwrap_err();
+        let InitError::Generate(why) = refused else { panic!("{refused}") };
+        let code = if algorithm == Algorithm::Es256 { "key.algorithm_unfit" } else { "key.generate_size" };
+        assert_eq!(why.code().name, code);
+        assert_eq!(provider.load().await.unwrap_err().kind(), ErrorKind::NotFound);
+    }
 }

@@ -2,9 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod vectors;
+
 use std::path::PathBuf;
 
-use oneseal_keystore::{Algorithm, Digest, Findings, IssuerUrl, Rotation, Snapshot, ring};
+use oneseal_keystore::material::PrivateKey;
+use oneseal_keystore::{Algorithm, Digest, Findings, IssuerUrl, PublicKey, Rotation, Signer, Snapshot, ring};
 use oneseal_providers::Entries;
 use serde_json::{Value, json};
 
@@ -42,6 +45,75 @@ fn golden(name: &str, now: &[u8]) {
         String::from_utf8_lossy(&std::fs::read(&path).unwrap()),
         "{name}"
     );
+}
+
+/// The golden ring with its second key replaced by a public half that has no private one, signed again with its own
+/// ring key: what only the keeper of the ring can write.
+fn with_public_only(public: Value, state: &str) -> String {
+    let mut ring: Value = serde_json::from_str(GOLDEN).unwrap();
+    let kid = PublicKey::from_foreign_jwk(public.as_object().unwrap())
+        .map_or_else(|_| "adopted".to_owned(), |key| key.thumbprint().to_string());
+    let key = ring["keys"][1].as_object_mut().unwrap();
+    key.remove("private");
+    let alg = if public["kty"] == "RSA" { "RS256" } else { "ES256" };
+    for (name, value) in [
+        ("kid", json!(kid)),
+        ("alg", json!(alg)),
+        ("state", json!(state)),
+        ("public", public),
+        ("adopted_kid", json!(true)),
+        ("retiring_at", json!(1_800_000_000)),
+    ] {
+        key.insert(name.to_owned(), value);
+    }
+    signed_again(ring)
+}
+
+fn signed_again(mut ring: Value) -> String {
+    let mut public = ring.clone();
+    let object = public.as_object_mut().unwrap();
+    object.remove("sig");
+    object["ring_key"].as_object_mut().unwrap().remove("private");
+    for key in object["keys"].as_array_mut().unwrap() {
+        key.as_object_mut().unwrap().remove("private");
+    }
+    let canonical = serde_json_canonicalizer::to_vec(&public).unwrap();
+    let ring_key = PrivateKey::parse(ring["ring_key"]["private"].to_string().as_bytes()).unwrap();
+    let signer = Signer::new(&ring_key, Algorithm::EdDsa, ring_key.public().thumbprint()).unwrap();
+    ring["sig"] = json!(signer.sign_detached("oneseal-ring+jws", &canonical).unwrap());
+    ring.to_string()
+}
+
+#[test]
+fn a_weak_or_published_public_half_refuses_the_ring_in_whatever_state() {
+    let specimens = vectors::json("weak/weak-keys.json");
+    let weak = |file: &str| {
+        let row = vectors::list(&specimens, "/keys").iter().find(|row| vectors::text(row, "/file") == file);
+        let jwk = &row.unwrap()["jwk"];
+        json!({ "kty": "RSA", "n": jwk["n"], "e": jwk["e"] })
+    };
+    let rfc7517 = json!({
+        "kty": "EC", "crv": "P-256",
+        "x": "MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4", "y": "4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM",
+    });
+    for (public, code) in [
+        (weak("badkeys/rsa-roca.key"), "key.rsa_roca"),
+        (weak("badkeys/rsa-fermat.crt"), "key.rsa_close_primes"),
+        (weak("badkeys/rsa-smallfactors-valid.key"), "key.rsa_small_factor"),
+        (weak("badkeys/rsa-pattern.key"), "key.rsa_pattern"),
+        (weak("badkeys/rsa-nprime.key"), "key.rsa_prime_modulus"),
+        (weak("badkeys/rsa-debianweak.key"), "key.leaked"),
+        (rfc7517, "key.leaked"),
+    ] {
+        for state in ["retiring", "pending"] {
+            let faults = read(&with_public_only(public.clone(), state)).unwrap_err();
+            let found: Vec<_> =
+                faults.iter().map(|finding| (finding.code.name, finding.place.as_str())).collect();
+            assert_eq!(found, [(code, "keyring.json: keys[1]")], "{state}");
+        }
+    }
+    // Somebody else's sound key may stand there.
+    assert!(read(&with_public_only(weak("badkeys/rsa-ok.key"), "retiring")).is_ok());
 }
 
 #[test]

@@ -3,7 +3,9 @@
 mod cli_support;
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -316,4 +318,52 @@ fn a_key_is_not_refused_for_a_mistake_of_the_configuration() {
     };
     assert_eq!(codes(ISSUER, "ES265"), ["config.bad_value"]);
     assert_eq!(codes("http://oidc.example", "ES256"), ["issuer.not_https"]);
+}
+
+#[test]
+fn a_key_that_takes_long_is_told_in_one_line_and_has_the_size_asked_for() {
+    let dir = TempDir::new().expect("a directory");
+    let made =
+        run(keys("init", &ring(&dir)).args(["--alg", "RS256,ES256", "--rsa-bits", "3072", "--json"])).done();
+    assert_eq!(made.err, "making an RSA key of 3072 bits for RS256 (1 of 2); this can take a minute\n");
+    assert_eq!(made.json()["created"], true);
+    let written: Value = serde_json::from_slice(&fs::read(ring(&dir)).expect("there")).expect("JSON");
+    let n = written.pointer("/keys/0/public/n").and_then(Value::as_str).expect("an RSA key");
+    assert_eq!(n.len(), 512, "3072 bits as base64url");
+
+    let again = run(keys("init", &ring(&dir)).args(["--alg", "RS256,ES256", "--rsa-bits", "3072"])).done();
+    assert_eq!(again.err, "", "nothing is made where there is a ring");
+    let small = TempDir::new().expect("a directory");
+    let made = run(keys("init", &ring(&small)).args(["--alg", "RS256"])).done();
+    assert_eq!(made.err, "", "a key that does not take long is made without a word");
+}
+
+#[test]
+fn a_size_that_no_key_can_have_is_a_usage_error_and_nothing_is_written() {
+    let dir = TempDir::new().expect("a directory");
+    for (arguments, words) in [
+        (["--alg", "ES256", "--rsa-bits", "2048"], "an RSA key cannot sign with ES256"),
+        (["--alg", "RS256", "--rsa-bits", "1024"], "RSA keys of 1024 bits are not generated"),
+        (["--alg", "RS256", "--rsa-bits", "8192"], "2048, 3072 or 4096"),
+        (["--alg", "RS256", "--rsa-bits", "many"], "--rsa-bits"),
+    ] {
+        run(keys("init", &ring(&dir)).args(arguments)).refused(64, &[words]);
+        assert_eq!(fs::read_dir(dir.path()).expect("there").count(), 0, "{arguments:?}");
+    }
+}
+
+#[test]
+fn an_interrupt_while_a_key_is_made_leaves_nothing_behind() {
+    let dir = TempDir::new().expect("a directory");
+    let mut command = keys("init", &ring(&dir));
+    // Four of the largest: nobody makes them all before the signal arrives.
+    command.args(["--alg", "RS256,RS384,RS512,PS256", "--rsa-bits", "4096"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
+    let mut line = String::new();
+    BufReader::new(child.stderr.take().expect("piped")).read_line(&mut line).expect("a line");
+    assert!(line.starts_with("making an RSA key of 4096 bits for RS256 (1 of 4)"), "{line}");
+    let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(interrupted.expect("kill runs").success());
+    assert_eq!(child.wait().expect("it ends").signal(), Some(2));
+    assert_eq!(fs::read_dir(dir.path()).expect("there").count(), 0);
 }

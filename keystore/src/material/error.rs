@@ -593,7 +593,7 @@ static PROBE: Code = Code::refused(
 static GENERATE_SIZE: Code = Code::refused(
     "key.generate_size",
     "RSA keys are generated with 2048, 3072 or 4096 bits.",
-    "Ask for one of these.",
+    "Ask for 2048, 3072 or 4096 bits.",
 );
 static GENERATE: Code = Code::refused(
     "key.generate_failed",

@@ -59,7 +59,10 @@ fn ed25519() -> Result<PrivateKey, KeyError> {
 }
 
 /// Enough until quantum computers, and the size that every relying party verifies fast.
-const DEFAULT_RSA_BITS: usize = 2048;
+pub(crate) const DEFAULT_RSA_BITS: usize = 2048;
+
+/// The sizes of FIPS 186-5 that relying parties take.
+pub(crate) const GENERATED_RSA_BITS: [usize; 3] = [2048, 3072, 4096];
 
 #[cfg(test)]
 mod tests {

@@ -27,6 +27,7 @@ use zeroize::Zeroizing;
 
 pub use error::{CODES, KeyError};
 pub(crate) use error::{ENCRYPTED, PASSPHRASE_UNUSED};
+pub(crate) use generate::{DEFAULT_RSA_BITS, GENERATED_RSA_BITS};
 pub use generate::{generate, generate_rsa};
 pub(crate) use judge::published_half;
 pub(crate) use member::member;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use oneseal_coordination::SystemClock;
-use oneseal_keystore::{Algorithm, InitError, InitRequest, Initialised, KeyType, init};
+use oneseal_keystore::material::KeyError;
+use oneseal_keystore::{Algorithm, InitError, InitRequest, Initialised, Making, init_telling};
 use oneseal_providers::{Description, ErrorKind, SecretProvider};
 use serde_json::{Value, json};
 
@@ -22,18 +23,22 @@ pub(super) struct Args {
     /// One key for each of these, such as RS256,ES256 [default: configuration's issuer.algorithms]
     #[arg(long, value_name = "ALGS")]
     alg: Option<String>,
+    /// Bits of the RSA keys among them: 2048, 3072 or 4096 [default: 2048]
+    #[arg(long, value_name = "BITS")]
+    rsa_bits: Option<usize>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
 pub(super) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> {
-    let Args { place, alg, json } = args;
+    let Args { place, alg, rsa_bits, json } = args;
     let sources = place.sources(globals).flag("--alg", "issuer.algorithms", alg);
     let config = super::load(sources)?;
     let provider = app::provider(&config.provider);
     let mut request = InitRequest::new(config.issuer);
     request.algorithms = config.settings.algorithms;
+    request.rsa_bits = rsa_bits;
     request.rotation = config.settings.rotation;
     request.passphrase = app::passphrase(&config.unlocking);
     request.member = config.unlocking.member;
@@ -55,7 +60,8 @@ pub(super) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     Ok(Exit::Done)
 }
 
-/// Makes the ring if there is none, with a sign of life on a terminal: RSA keys take their time.
+/// Makes the ring if there is none. What is being made is shown on a terminal, and elsewhere told in one line for each
+/// key that takes long.
 ///
 /// # Errors
 /// The place is not fit for a key, what rests there is not readable as one, or the write failed.
@@ -66,30 +72,65 @@ pub(crate) async fn with_progress(
     provider: &dyn SecretProvider,
     request: InitRequest,
 ) -> Result<Initialised, Failure> {
-    let spinner = spinner(&request.algorithms);
-    let outcome = init(provider, request, &SystemClock).await;
-    if let Some(spinner) = spinner {
-        spinner.finish_and_clear();
+    let display = io::stderr().is_terminal().then(Display::new);
+    let spinner = display.clone();
+    let tell = move |making: Making| match &spinner {
+        Some(spinner) => spinner.show(&making),
+        None if making.rsa_bits.is_some_and(|bits| bits >= SLOW_RSA_BITS) => {
+            output::complain(&format!("making {}; this can take a minute", named(&making)));
+        }
+        None => {}
+    };
+    let outcome = init_telling(provider, request, &SystemClock, tell).await;
+    if let Some(display) = display {
+        display.clear();
     }
     outcome.map_err(failure)
 }
 
-fn spinner(algorithms: &[Algorithm]) -> Option<ProgressBar> {
-    let is_slow = algorithms.iter().any(|algorithm| algorithm.key_type() == KeyType::Rsa);
-    if !is_slow || !io::stderr().is_terminal() {
-        return None;
+/// A line that shows what is being made and for how long, and goes when it is made.
+#[derive(Clone)]
+struct Display(ProgressBar);
+
+impl Display {
+    /// Nothing is shown yet: there may be a ring already.
+    fn new() -> Self {
+        let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})")
+            .unwrap_or_else(|_| ProgressStyle::default_spinner());
+        Self(ProgressBar::new_spinner().with_style(style))
     }
-    let spinner = ProgressBar::new_spinner()
-        .with_style(ProgressStyle::default_spinner())
-        .with_message("making an RSA key, unless there is one …");
-    spinner.enable_steady_tick(Duration::from_millis(80));
-    Some(spinner)
+
+    fn show(&self, making: &Making) {
+        self.0.set_message(format!("making {}", named(making)));
+        self.0.reset_elapsed();
+        self.0.enable_steady_tick(Duration::from_millis(80));
+    }
+
+    fn clear(&self) {
+        self.0.finish_and_clear();
+    }
 }
+
+/// Such as `an RSA key of 4096 bits for RS256 (1 of 2)`.
+fn named(making: &Making) -> String {
+    let Making { algorithm, number, of, .. } = making;
+    let what = match making.rsa_bits {
+        Some(bits) => format!("an RSA key of {bits} bits for {algorithm}"),
+        None => format!("a key for {algorithm}"),
+    };
+    if *of == 1 { what } else { format!("{what} ({number} of {of})") }
+}
+
+/// From here on a key takes seconds, and a person begins to wonder.
+const SLOW_RSA_BITS: usize = 3072;
 
 fn failure(error: InitError) -> Failure {
     let exit = match &error {
         InitError::Refused(_) => return refusal_of(error),
         InitError::Write(error) => exit_of(error.kind()),
+        InitError::Generate(error @ (KeyError::GenerateSize { .. } | KeyError::AlgorithmUnfit { .. })) => {
+            return Failure::new(Exit::Usage, format!("--rsa-bits: {error}. {}", error.code().cure));
+        }
         _ => Exit::Internal,
     };
     let cure = if error.is_outcome_unknown() { "; it may be there all the same: run this again" } else { "" };
