@@ -367,3 +367,34 @@ fn an_interrupt_while_a_key_is_made_leaves_nothing_behind() {
     assert_eq!(child.wait().expect("it ends").signal(), Some(2));
     assert_eq!(fs::read_dir(dir.path()).expect("there").count(), 0);
 }
+
+#[test]
+fn an_encrypted_key_and_a_key_in_a_member_are_read_with_what_names_their_opener() {
+    let vectors = Path::new(env!("CARGO_MANIFEST_DIR")).join("../keystore/tests/vectors/forms");
+    let dir = TempDir::new().expect("a directory");
+    let place = |name: &str, value: &[u8]| {
+        let path = dir.path().join(name);
+        fs::write(&path, value).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("private");
+        path
+    };
+    let encrypted = fs::read(vectors.join("p256.scrypt-aes256.enc.pem")).expect("there");
+    let encrypted = place("encrypted.pem", &encrypted);
+    let passphrase = format!("file:{}", text(&place("passphrase", b"correct-horse\n")));
+
+    let listed = run(keys("list", &encrypted).args(["--passphrase", &passphrase, "--json"])).done().json();
+    assert_eq!(listed["keys"][0]["kid"], "fbiI3fpv4ICMK-4UxBbNd0E4bgv1Q5GC-0TPQ7hDT-I");
+    run(keys("export", &encrypted).args(["--passphrase", &passphrase])).done();
+    let there = run(keys("init", &encrypted).args(["--passphrase", &passphrase, "--json"])).done().json();
+    assert_eq!(there["created"], false);
+    let by_env = run(keys("list", &encrypted)
+        .args(["--passphrase", "env:TEST_PASSPHRASE", "--json"])
+        .env("TEST_PASSPHRASE", "correct-horse"));
+    assert_eq!(by_env.done().json()["keys"][0]["kid"], listed["keys"][0]["kid"]);
+
+    let pem = fs::read_to_string(vectors.join("ed25519.pkcs8.pem")).expect("there");
+    let member = serde_json::json!({ "user": "u", "private_key": pem }).to_string();
+    let member = place("secret.json", member.as_bytes());
+    let listed = run(keys("list", &member).args(["--member", "private_key", "--json"])).done().json();
+    assert_eq!(listed["keys"][0]["kid"], "03piUKMNawkbC6_Q2rvTLkBLRCCG3ww7irqKGcuZets");
+}

@@ -4,6 +4,7 @@ mod golden;
 mod properties;
 mod secrets;
 mod sources;
+mod unlocking;
 mod values;
 
 use std::ffi::OsString;
