@@ -229,7 +229,7 @@ mod tests {
     #[error("{text}")]
     struct Link {
         text: &'static str,
-        source: Option<Box<Link>>,
+        source: Option<Box<Self>>,
     }
 
     fn link(text: &'static str, source: Option<Link>) -> Link {

@@ -240,10 +240,9 @@ fn private_keys_in(file: &[u8]) -> Vec<Vec<u8>> {
     let text = String::from_utf8_lossy(file);
     for (at, _) in text.match_indices("-----BEGIN ") {
         let block = &text[at..];
-        let end = block
-            .find("-----END ")
-            .and_then(|end| Some(end + block[end..].find('\n').unwrap_or(block.len() - end)));
-        keys.extend(end.map(|end| block[..end].as_bytes().to_vec()));
+        let end =
+            block.find("-----END ").map(|end| end + block[end..].find('\n').unwrap_or(block.len() - end));
+        keys.extend(end.map(|end| block.as_bytes()[..end].to_vec()));
     }
     if let Ok(document) = serde_json::from_slice(file) {
         jwks_in(&document, &mut keys);

@@ -42,7 +42,7 @@ fn entries_that_no_token_of_ours_could_name_count_and_are_left_out() {
     let mut set: serde_json::Value = serde_json::from_str(&jwks_of(&[kid])).unwrap();
     let first = set["keys"][0].clone();
     let list = set["keys"].as_array_mut().unwrap();
-    let mut nameless = first.clone();
+    let mut nameless = first;
     nameless.as_object_mut().unwrap().remove("kid");
     list.extend([nameless, serde_json::json!({ "kty": "oct", "k": "AA" }), serde_json::json!(7)]);
     let keys = ServedKeys::read(set.to_string().as_bytes()).unwrap();

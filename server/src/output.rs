@@ -54,7 +54,7 @@ pub(crate) fn fail(failure: &Failure, as_json: bool) {
 
 /// Writes `text` and a line end to standard error. That it cannot be written there is nothing to tell anybody.
 pub(crate) fn complain(text: &str) {
-    drop(write(io::stderr().lock(), &format!("{text}\n").as_bytes()));
+    drop(write(io::stderr().lock(), format!("{text}\n").as_bytes()));
 }
 
 /// Whether a person is likely to read standard output as it is written.

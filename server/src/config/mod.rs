@@ -65,7 +65,7 @@ impl Config {
     /// # Errors
     /// All mistakes at once, together with the warnings; every error exits with 78. Without errors the warnings come
     /// beside the configuration.
-    pub(crate) fn load(sources: Sources) -> Result<(Self, Findings), Mistakes> {
+    pub(crate) fn load(sources: Sources) -> Result<(Self, Findings), Box<Mistakes>> {
         let (Chosen { issuer, provider, unlocking, settings }, findings) =
             choose::choose(sources.gather(), choose::Need::Serve);
         match (issuer, provider) {
@@ -75,7 +75,7 @@ impl Config {
             (issuer, provider) => {
                 // A value that was refused may be a secret in the wrong place.
                 let settings = Settings { effective: Effective::default(), ..settings };
-                Err(Mistakes { findings, issuer, provider, unlocking, settings })
+                Err(Box::new(Mistakes { findings, issuer, provider, unlocking, settings }))
             }
         }
     }

@@ -121,7 +121,7 @@ pub(crate) async fn check(sources: Sources, scope: Scope) -> Report {
 ///
 /// # Cancel safety
 /// Changes nothing outside itself.
-pub(crate) async fn refused(mistakes: Mistakes) -> Findings {
+pub(crate) async fn refused(mistakes: Box<Mistakes>) -> Findings {
     of_mistakes(mistakes).await.findings
 }
 
@@ -151,8 +151,8 @@ async fn of_config(config: Config, mut remarks: Findings) -> Found {
     Found { findings, issuer, url: Some(url), provider: Some(provider), settings, is_whole: true }
 }
 
-async fn of_mistakes(mistakes: Mistakes) -> Found {
-    let Mistakes { mut findings, issuer: url, provider, unlocking, settings } = mistakes;
+async fn of_mistakes(mistakes: Box<Mistakes>) -> Found {
+    let Mistakes { mut findings, issuer: url, provider, unlocking, settings } = *mistakes;
     let mut issuer = None;
     if let Some(url) = &url {
         findings.extend(Tls::open(&settings.tls, url, &SystemClock).await.1);
