@@ -72,8 +72,7 @@ fn forms(specimen: &Specimen) -> Vec<(String, Vec<u8>)> {
     let public = r#"{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}"#;
     let certificate = String::from_utf8(read("keys/ca.crt")).unwrap();
     let mut all: Vec<(String, Vec<u8>)> = Vec::new();
-    let mut pems =
-        vec![("PKCS#8".to_owned(), pkcs8.clone()), ("encrypted".to_owned(), text(specimen.encrypted))];
+    let mut pems = vec![("PKCS#8".to_owned(), pkcs8), ("encrypted".to_owned(), text(specimen.encrypted))];
     pems.extend(specimen.traditional.map(|file| ("traditional".to_owned(), text(file))));
     for (name, pem) in pems {
         let der = der(&pem);
