@@ -357,17 +357,16 @@ async fn others_go_on_while_keys_are_made_one_after_the_other() {
         told.send(making).unwrap();
         went.recv_timeout(Duration::from_secs(60)).expect("the other task advances meanwhile");
     };
-    let other = tokio::spawn(async move {
+    let other = async move {
         let mut seen = Vec::new();
         while let Some(making) = makings.recv().await {
             seen.push(making);
             go.send(()).unwrap();
         }
         seen
-    });
-    let initialised = init_telling(&provider, request, &clock, tell).await.unwrap();
-    assert!(initialised.created);
-    let seen = other.await.unwrap();
+    };
+    let (initialised, seen) = tokio::join!(init_telling(&provider, request, &clock, tell), other);
+    assert!(initialised.unwrap().created);
     let algorithms: Vec<_> = seen.iter().map(|making| making.algorithm).collect();
     assert_eq!(algorithms, Algorithm::ALL);
     for (i, making) in seen.iter().enumerate() {
