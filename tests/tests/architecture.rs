@@ -200,16 +200,28 @@ fn every_member_takes_the_workspace_lints() {
     }
 }
 
-/// ARCHITECTURE.md names, for each promise, the tests that fail when it is broken.
+/// ARCHITECTURE.md names, for each promise, the tests that fail when it is broken; docs/reports.md does so for each kind
+/// of fault that others have reported.
 #[test]
 fn every_test_that_is_named_as_a_proof_exists() {
-    let text = std::fs::read_to_string(in_root("ARCHITECTURE.md")).unwrap();
-    let named: Vec<_> = text.split('`').filter_map(|quoted| quoted.split_once(".rs::")).collect();
-    assert!(named.len() >= 10, "{named:?}");
-    for (file, test) in named {
-        let code = std::fs::read_to_string(in_root(&format!("{file}.rs"))).unwrap_or_default();
-        assert!(code.contains(&format!("fn {test}(")), "{file}.rs has no {test}");
+    for (page, fewest) in [("ARCHITECTURE.md", 10), ("docs/reports.md", 60)] {
+        let text = std::fs::read_to_string(in_root(page)).unwrap();
+        let named: Vec<_> = text.split('`').filter_map(|quoted| quoted.split_once(".rs::")).collect();
+        assert!(named.len() >= fewest, "{page}: {named:?}");
+        for (file, test) in named {
+            let code = std::fs::read_to_string(in_root(&format!("{file}.rs"))).unwrap_or_default();
+            assert!(code.contains(&format!("fn {test}(")), "{page}: {file}.rs has no {test}");
+        }
     }
+}
+
+/// Each row of docs/reports.md names a test.
+#[test]
+fn every_report_has_its_test() {
+    let text = std::fs::read_to_string(in_root("docs/reports.md")).unwrap();
+    let rows = text.lines().filter(|line| line.starts_with("| ") && line.contains('#'));
+    let without: Vec<_> = rows.filter(|row| !row.contains(".rs::")).collect();
+    assert!(without.is_empty(), "{without:?}");
 }
 
 /// The members of `[package]` that a registry page needs and this package lacks.

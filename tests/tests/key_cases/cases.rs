@@ -58,12 +58,9 @@ pub(crate) fn bless(cases: &[Case]) {
 /// Every file that should be in the table, as it is named there.
 pub(crate) fn files() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    for (folder, prefix) in [
-        (own(), ""),
-        (keystore().join("mangled-keys"), "keystore/mangled-keys/"),
-        (keystore().join("keys"), "keystore/keys/"),
-    ] {
-        collect(&folder, prefix, &mut names);
+    collect(&own(), "", &mut names);
+    for folder in ["keys", "mangled-keys", "weak"] {
+        collect(&keystore().join(folder), &format!("keystore/{folder}/"), &mut names);
     }
     names
 }

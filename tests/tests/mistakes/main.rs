@@ -5,6 +5,7 @@
 
 mod place;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -36,6 +37,40 @@ fn compare(name: &str, text: &str) {
 
 fn golden_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/mistakes")
+}
+
+/// docs/troubleshooting.md quotes each golden text under a mark with its name, and leaves none out.
+#[test]
+fn the_page_quotes_what_is_said() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/troubleshooting.md");
+    let text = fs::read_to_string(&page).unwrap();
+    let mut wanted = String::new();
+    let mut left: BTreeSet<_> =
+        fs::read_dir(golden_dir()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        wanted.push_str(&format!("{line}\n"));
+        let Some(name) = line.strip_prefix("<!-- golden: ").and_then(|rest| rest.strip_suffix(" -->")) else {
+            continue;
+        };
+        let golden = golden_dir().join(format!("{name}.txt"));
+        let said = fs::read_to_string(&golden)
+            .unwrap_or_else(|_| panic!("the page names {name}, which is no golden file"));
+        wanted.push_str(&format!("```text\n{said}```\n"));
+        left.remove(&golden);
+        if lines.next_if(|line| *line == "```text").is_some() {
+            while lines.next().is_some_and(|line| line != "```") {}
+        }
+    }
+    assert!(left.is_empty(), "the page leaves out {left:?}");
+    if std::env::var_os("TEST_BLESS").is_some() {
+        fs::write(&page, &wanted).unwrap();
+    } else {
+        assert!(
+            text == wanted,
+            "docs/troubleshooting.md is out of date: run this test alone with TEST_BLESS=1"
+        );
+    }
 }
 
 /// The start as it is typed.
