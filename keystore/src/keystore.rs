@@ -144,7 +144,7 @@ impl Keystore {
         let description = provider.describe();
         let mut findings = judge_place(&description, &PROVIDER_IMAGE_LAYER);
         let asked_at = clock.boot();
-        let opened = first(&*provider, &options).await;
+        let opened = first(&*provider, &description, &options).await;
         let (revision, (snapshot, found)) = match opened {
             Ok(opened) => opened,
             Err(found) => {
@@ -335,7 +335,7 @@ impl Follower {
         record: Record,
         on_swap: &mut (impl FnMut(&Arc<Snapshot>) + Send),
     ) -> Result<(), Findings> {
-        let (snapshot, _) = build(record, &self.options).await.result?;
+        let (snapshot, _) = build(record, &self.provider.describe(), &self.options).await.result?;
         let served = self.shared.snapshot.load_full();
         match accept(&served, &self.kids, &snapshot, self.options.allow_key_replacement) {
             Verdict::Unchanged => {}
@@ -500,13 +500,14 @@ pub(crate) async fn load(provider: &dyn SecretProvider) -> Result<Record, Findin
 /// The first look: the passphrase is judged whether it is needed or not, so that its faults are found at the start.
 async fn first(
     provider: &dyn SecretProvider,
+    description: &Description,
     options: &KeystoreOptions,
 ) -> Result<(Revision, (Snapshot, Findings)), Findings> {
     let loaded = load(provider).await;
     let Read { mut result, asked_passphrase } = match loaded {
         Ok(record) => {
             let revision = record.revision.clone();
-            let Read { result, asked_passphrase } = build(record, options).await;
+            let Read { result, asked_passphrase } = build(record, description, options).await;
             Read { result: result.map(|built| (revision, built)), asked_passphrase }
         }
         Err(found) => Read { result: Err(found), asked_passphrase: false },
@@ -529,12 +530,26 @@ async fn first(
     result
 }
 
-/// Ring and snapshot of a record, off the async workers.
-async fn build(record: Record, options: &KeystoreOptions) -> Read<(Snapshot, Findings)> {
+/// Ring and snapshot of a record, off the async workers. What is found in an entry is told with the provider's place:
+/// `current` alone would not say which file it is.
+async fn build(
+    record: Record,
+    description: &Description,
+    options: &KeystoreOptions,
+) -> Read<(Snapshot, Findings)> {
+    let (kind, location) = (description.kind, description.location.clone());
+    let located = move |found: Findings| {
+        let mut located = Findings::new();
+        for Finding { code, place, message } in found.iter() {
+            located.push(code, format!("{place} ({kind}:{location})"), message.clone());
+        }
+        located
+    };
     let (issuer, algorithms, rotation) =
         (options.issuer.clone(), options.algorithms.clone(), options.rotation.clone());
     let work = move |entries: &Entries, reading: &Reading<'_>| {
-        let (ring, mut notes) = ring::read_with(entries, &issuer, reading)?;
+        let (ring, notes) = ring::read_with(entries, &issuer, reading).map_err(&located)?;
+        let mut notes = located(notes);
         let (snapshot, found) = Snapshot::build(ring, &algorithms, &rotation)?;
         notes.extend(found);
         Ok((snapshot, notes))

@@ -20,6 +20,9 @@ use ways::{ACCEPTED, Answer, WAYS, Way};
 #[test]
 fn every_case_has_one_verdict_whatever_way_it_comes() {
     let mut cases = cases::all();
+    if std::env::var_os("TEST_BLESS").is_some() {
+        cases::add_missing(&mut cases);
+    }
     let answers = judge_all(&cases);
     print!("{}", matrix(&cases, &answers));
     let mut faults = Vec::new();
@@ -145,7 +148,7 @@ fn matrix(cases: &[Case], answers: &[Vec<Answer>]) -> String {
 }
 
 /// A part of the value that stands in what was said: any 16 characters in a row such as keys are written in, but for what
-/// may be told, the public half and the names of JSON members.
+/// may be told: the public half, the thumbprint and the names of JSON members.
 fn leak(value: &[u8], answer: &Answer) -> Option<String> {
     let is_secret = |window: &&[u8]| window.iter().all(|b| b.is_ascii_alphanumeric() || b"+/=_-".contains(b));
     let names: String = match serde_json::from_slice::<serde_json::Map<_, serde_json::Value>>(value) {
@@ -154,7 +157,8 @@ fn leak(value: &[u8], answer: &Answer) -> Option<String> {
     };
     let is_shown = |window: &&[u8]| {
         let text = str::from_utf8(window).unwrap();
-        answer.said.contains(text) && !answer.jwks.contains(text) && !names.contains(text)
+        let is_public = [&answer.jwks, &answer.verdict, &names].iter().any(|public| public.contains(text));
+        answer.said.contains(text) && !is_public
     };
     let found = value.windows(16).filter(is_secret).find(is_shown)?;
     Some(format!("{} stands in: {}", String::from_utf8_lossy(found), answer.said))

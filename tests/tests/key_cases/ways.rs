@@ -121,9 +121,12 @@ fn write(path: &Path, value: &[u8], mode: u32) {
 }
 
 /// What the library's boot gate says.
-async fn build(provider: impl SecretProvider, _case: &Case) -> Answer {
+async fn build(provider: impl SecretProvider, case: &Case) -> Answer {
     let mut said = format!("{provider:?} {:?}", provider.describe());
-    let builder = Issuer::builder(ISSUER, provider).algorithms(ALGORITHMS).signing_threads(1);
+    let mut builder = Issuer::builder(ISSUER, provider).algorithms(ALGORITHMS).signing_threads(1);
+    if !case.passphrase.is_empty() {
+        builder = builder.passphrase(InlineProvider::new(case.passphrase.clone().into_bytes()));
+    }
     match builder.build().await {
         Ok((issuer, tasks)) => {
             said.push_str(&format!("{issuer:?} {tasks:?} {}", issuer.findings()));
@@ -154,7 +157,7 @@ fn refusal(code: &str, message: &str) -> String {
 }
 
 /// What the program says, in its report for scripts.
-fn check(key: &Path, _case: &Case) -> Answer {
+fn check(key: &Path, case: &Case) -> Answer {
     let mut command = Command::new(oneseal_tests::binary());
     command
         .env_clear()
@@ -164,6 +167,9 @@ fn check(key: &Path, _case: &Case) -> Answer {
         .env("ONESEAL__ISSUER__ALGORITHMS", ALGORITHMS.map(Algorithm::as_str).join(","))
         .env("ONESEAL_LOG", "trace")
         .stdin(Stdio::null());
+    if !case.passphrase.is_empty() {
+        command.env("PASSPHRASE", &case.passphrase).env("ONESEAL__PROVIDER__PASSPHRASE", "env:PASSPHRASE");
+    }
     let output = command.output().expect("the program starts");
     let (report, log) =
         (String::from_utf8_lossy(&output.stdout).into_owned(), String::from_utf8_lossy(&output.stderr));

@@ -12,7 +12,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use oneseal_tests::{Start, binary, state};
+use oneseal_tests::{Forwarder, Start, binary, state};
 use place::{GOOD, Place};
 use serde_json::Value;
 
@@ -133,6 +133,18 @@ fn a_public_key() {
 }
 
 #[test]
+fn a_wrong_passphrase() {
+    let place = Place::new();
+    place.key("signing.pem", "encrypted.pem");
+    refused(&place, "passphrase-missing", 78, "provider.passphrase");
+    place.write("passphrase", b"correct-house\n", 0o600);
+    place.configure(&GOOD.replace("\n[listen]", "passphrase = \"file:/srv/oneseal/passphrase\"\n\n[listen]"));
+    refused(&place, "passphrase-wrong", 78, "openssl pkey -in KEY -passin");
+    place.write("passphrase", b"correct-horse\n", 0o600);
+    assert!(place.run("check --config oneseal.toml").contains("\n? 0\n"), "the right one opens it");
+}
+
+#[test]
 fn a_slash_at_the_end_of_the_issuer() {
     let place = Place::new();
     let init = "keys init --provider file:ring.json --issuer https://oidc.example/ --alg RS256";
@@ -229,4 +241,20 @@ fn mount(place: &Place, unit: &str, key: &str) {
     }
     symlink(unit, place.path("tls/..data_tmp")).unwrap();
     fs::rename(place.path("tls/..data_tmp"), place.path("tls/..data")).unwrap();
+}
+
+/// Two replicas of one issuer, each with a key that somebody made for it alone.
+#[tokio::test]
+async fn two_replicas_with_different_keys() {
+    let place = Place::new();
+    let forwarder = Forwarder::start().await;
+    let issuer = format!("http://{}", forwarder.address());
+    let first = Start::with_file(place.path("first"), &issuer, &place.path("signing.pem")).ready().await;
+    forwarder.set_backends(vec![first.documents]);
+    place.key("other.pem", "other.pem");
+    place.configure(&GOOD.replace("https://oidc.example", &issuer).replace("signing.pem", "other.pem"));
+    let output =
+        tokio::process::Command::from(place.command(SERVE)).kill_on_drop(true).output().await.unwrap();
+    let text = place.told(SERVE, &output).replace(&forwarder.address().to_string(), "127.0.0.1:8443");
+    golden("two-replicas", 78, "issuer.serves_other_keys", &text);
 }
