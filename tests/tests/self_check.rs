@@ -85,14 +85,15 @@ async fn a_provider_that_comes_back_within_boot_timeout_is_waited_for() {
     let forwarder = Forwarder::start().await;
     let issuer = IssuerUrl::parse(&format!("http://{}", forwarder.address()), "test").unwrap();
     let (key, _) = other_ring(&issuer, place.path().join("keyring.json")).await;
-    let link = unavailable(place.path());
-    let start = Start::with_file(place.path().join("1"), issuer.as_str(), &link);
+    let volume = unavailable(place.path());
+    let start = Start::with_file(place.path().join("1"), issuer.as_str(), &volume);
     let mut child = start.spawn();
     state::until("two attempts", async || (attempts(&start) >= 2).then_some(())).await;
     assert!(child.try_wait().unwrap().is_none(), "{}", start.log_text());
     let fresh = place.path().join("fresh");
-    symlink(&key, &fresh).unwrap();
-    std::fs::rename(&fresh, &link).unwrap();
+    std::fs::create_dir(&fresh).unwrap();
+    std::fs::rename(&key, fresh.join("keyring.json")).unwrap();
+    std::fs::rename(&fresh, volume.join("..gone")).unwrap();
     state::until("a start", async || start.log_text().contains("\"serving\"").then_some(())).await;
     assert!(start.log_text().contains("retry_in_ms"), "{}", start.log_text());
 }
@@ -100,8 +101,8 @@ async fn a_provider_that_comes_back_within_boot_timeout_is_waited_for() {
 #[tokio::test]
 async fn a_signal_ends_the_wait_for_a_provider_at_once() {
     let place = tempfile::tempdir().unwrap();
-    let link = unavailable(place.path());
-    let mut start = Start::with_file(place.path().join("1"), "http://127.0.0.1:9", &link);
+    let volume = unavailable(place.path());
+    let mut start = Start::with_file(place.path().join("1"), "http://127.0.0.1:9", &volume);
     start.more = "[process]\nboot_timeout = \"1h\"\n".to_owned();
     let mut child = start.spawn();
     state::until("an attempt", async || (attempts(&start) >= 1).then_some(())).await;
@@ -110,11 +111,12 @@ async fn a_signal_ends_the_wait_for_a_provider_at_once() {
     assert_eq!(ended.expect("before boot_timeout").unwrap().code(), Some(128 + 15));
 }
 
-/// A link to a name that no file system takes: an input/output error like any other, and root gets it too.
+/// A volume of kubelet's whose link leads nowhere yet: what may come right in a moment, also for root.
 fn unavailable(place: &Path) -> PathBuf {
-    let link = place.join("link.json");
-    symlink("x".repeat(300), &link).unwrap();
-    link
+    let volume = place.join("volume");
+    std::fs::create_dir(&volume).unwrap();
+    symlink("..gone", volume.join("..data")).unwrap();
+    volume
 }
 
 fn attempts(start: &Start) -> usize {

@@ -41,16 +41,16 @@ fn loopback() -> Place {
 fn who_asks_nobody_has_nothing_to_say_of_the_issuers_url() {
     let place = loopback();
     let (exit, report) = checked(&place, &["--offline"]);
-    assert_eq!((exit, codes(&report)), (Some(0), vec!["issuer.no_rs256"]));
+    assert_eq!((exit, codes(&report)), (Some(0), vec!["rule.none", "issuer.no_rs256"]));
 }
 
 #[test]
 fn the_same_silence_is_a_warning_to_the_start_and_an_error_to_who_asks_for_it() {
     let place = loopback();
     let (exit, report) = checked(&place, &[]);
-    assert_eq!((exit, codes(&report)), (Some(0), vec!["issuer.no_rs256", "issuer.unreachable"]));
+    assert_eq!((exit, codes(&report)), (Some(0), vec!["rule.none", "issuer.no_rs256", "issuer.unreachable"]));
     let (exit, report) = checked(&place, &["--online"]);
-    assert_eq!((exit, codes(&report)), (Some(69), vec!["issuer.no_rs256", "online.unreachable"]));
+    assert_eq!((exit, codes(&report)), (Some(69), vec!["rule.none", "issuer.no_rs256", "online.unreachable"]));
     assert_eq!(report["online"][0]["bytes"], Value::Null);
     let (exit, _) = checked(&place, &["--strict"]);
     assert_eq!(exit, Some(78));
@@ -63,7 +63,7 @@ fn a_running_server_is_a_good_issuer_to_relying_parties() {
     let address = text.split("http://").nth(1).unwrap().split('"').next().unwrap().to_owned();
     let server = crate::support::server::Server::start(&place, &["--listen-documents", &address]);
     let (exit, report) = checked(&place, &["--online", "--no-bind", "--explain"]);
-    assert_eq!((exit, codes(&report)), (Some(0), vec!["issuer.no_rs256"]), "{}", server.log());
+    assert_eq!((exit, codes(&report)), (Some(0), vec!["rule.none", "issuer.no_rs256"]), "{}", server.log());
     let kid = &place.ring()["keys"][0]["kid"];
     assert_eq!(
         (&report["key"]["keys"][0]["kid"], &report["key"]["keys"][0]["state"]),
