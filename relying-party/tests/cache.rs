@@ -114,7 +114,7 @@ async fn an_issuer_that_is_gone_stalls_or_lies_is_unavailable() {
 
     let untrusted = FakeIssuer::good().await;
     let trusting_another = FakeIssuer::good().await.relying_party(&clock).connect_to(untrusted.address());
-    assert_eq!(reason(&trusting_another.build().unwrap(), &token("ok-es256")).await, "connect");
+    assert_eq!(reason(&trusting_another.build().unwrap(), &token("ok-es256")).await, "certificate");
     assert_eq!(untrusted.seen(), []);
 }
 
