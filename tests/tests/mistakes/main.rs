@@ -11,9 +11,10 @@ use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
-use oneseal_tests::{Start, binary, state};
-use place::{GOOD, Place};
+use oneseal_tests::{Forwarder, Start, binary, state};
+use place::{GOOD, Place, SELF_CHECK};
 use serde_json::Value;
 
 /// Compares with `tests/golden/mistakes/NAME.txt`, and asserts the exit code and that the cure's essential word is
@@ -243,4 +244,23 @@ fn mount(place: &Place, unit: &str, key: &str) {
     }
     symlink(unit, place.path("tls/..data_tmp")).unwrap();
     fs::rename(place.path("tls/..data_tmp"), place.path("tls/..data")).unwrap();
+}
+
+/// Two replicas of one issuer, each with a key that somebody made for it alone.
+#[tokio::test]
+async fn two_replicas_with_different_keys() {
+    let place = Place::new();
+    let forwarder = Forwarder::start().await;
+    let issuer = format!("http://{}", forwarder.address());
+    let first = Start::with_file(place.path("first"), &issuer, &place.path("signing.pem")).ready().await;
+    forwarder.set_backends(vec![first.documents]);
+    place.key("other.pem", "other.pem");
+    place.configure(&GOOD.replace("https://oidc.example", &issuer).replace("signing.pem", "other.pem"));
+    let mut second = tokio::process::Command::from(place.command(SERVE));
+    let ending = second.env_remove(SELF_CHECK).kill_on_drop(true).output();
+    // A replica that serves would not end by itself.
+    let ended = tokio::time::timeout(Duration::from_secs(60), ending).await;
+    let output = ended.expect("the second replica refuses to start").unwrap();
+    let text = place.told(SERVE, &output).replace(&forwarder.address().to_string(), "127.0.0.1:8443");
+    golden("two-replicas", 78, "issuer.serves_other_keys", &text);
 }

@@ -49,12 +49,12 @@ impl Place {
     }
 
     /// The command of `oneseal ARGS`, in an environment that says no more than that this directory is as durable as a
-    /// real one, since where tests run it may lie in memory or in a container's own layer, and that nobody is to be
-    /// asked at the issuer's URL, since what comes of that is the network's.
+    /// real one (where tests run, it may lie in memory or in a container's own layer) and that nobody need be asked at
+    /// the issuer's URL, which is only an example.
     pub(crate) fn command(&self, args: &str) -> Command {
         let mut command = Command::new(oneseal_tests::binary());
         command.args(args.split_whitespace()).current_dir(self.dir.path()).stdin(Stdio::null());
-        command.env_clear().env("ONESEAL__PROVIDER__DURABLE", "true").env("ONESEAL__ISSUER__SELF_CHECK", "false");
+        command.env_clear().env("ONESEAL__PROVIDER__DURABLE", "true").env(SELF_CHECK, "false");
         command
     }
 
@@ -74,6 +74,9 @@ impl Place {
         self.dir.path().display().to_string()
     }
 }
+
+/// Whether the start asks the issuer's own URL which keys it serves.
+pub(crate) const SELF_CHECK: &str = "ONESEAL__ISSUER__SELF_CHECK";
 
 /// What this directory is called in texts.
 const NAME: &str = "/srv/oneseal";
