@@ -1,0 +1,99 @@
+//! Every JSON answer against its schema in `docs/json`.
+
+mod cli_support;
+
+use std::fs;
+use std::path::PathBuf;
+
+use cli_support::{ISSUER, Replica, Said, oneseal, run, run_with, text};
+use serde_json::Value;
+
+/// A replica with a key of its own, whose answers are judged.
+struct Judge {
+    replica: Replica,
+    seen: std::cell::RefCell<std::collections::BTreeSet<String>>,
+}
+
+fn schemas() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/json")
+}
+
+fn schema(name: &str) -> Value {
+    let path = schemas().join(format!("{name}.schema.json"));
+    serde_json::from_slice(&fs::read(&path).expect("there")).expect("JSON")
+}
+
+impl Judge {
+    #[track_caller]
+    fn judge(&self, name: &str, said: &Said) {
+        let (schema, answer) = (schema(name), said.json());
+        let validator = jsonschema::validator_for(&schema).expect("a schema");
+        let faults: Vec<_> = validator.iter_errors(&answer).map(|error| error.to_string()).collect();
+        assert!(faults.is_empty(), "{name}: {faults:?}: {answer}");
+        assert_eq!(said.out.lines().count(), 1, "{name}: one line");
+        assert_eq!(answer["exit"].as_i64().map(|code| code as i32), said.code, "{name}");
+        self.seen.borrow_mut().insert(format!("{name}.schema.json"));
+        // A schema that takes anything would prove nothing.
+        let mut other = answer.clone();
+        other["unheard_of"] = true.into();
+        assert!(!validator.is_valid(&other), "{name} takes unknown members");
+        other = answer;
+        other.as_object_mut().expect("an object").remove("exit");
+        assert!(!validator.is_valid(&other), "{name} does without exit");
+    }
+
+    fn keys(&self, verb: &str, more: &[&str]) -> Said {
+        let config = self.replica.dir.path().join("oneseal.toml");
+        run(oneseal(["keys", verb, "--config", text(&config), "--json"]).args(more))
+    }
+}
+
+#[test]
+fn every_answer_is_as_its_schema_says() {
+    let judge = Judge { replica: Replica::minting(), seen: std::cell::RefCell::default() };
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = |name: &str| dir.path().join(name).to_str().expect("UTF-8").to_owned();
+
+    judge.judge("keys-init", &judge.keys("init", &["--alg", "RS256,ES256"]));
+    judge.judge("keys-list", &judge.keys("list", &[]));
+    judge.judge("keys-show", &judge.keys("show", &[]));
+    for format in ["jwks", "pem", "spki"] {
+        judge.judge("keys-export", &judge.keys("export", &["--format", format]));
+    }
+    judge.judge("keys-export", &judge.keys("export", &["--out", &file("jwks.json")]));
+    judge.judge("keys-export", &judge.keys("export", &["--site", &file("site")]));
+
+    let minted = judge.replica.mint(&["--json"]);
+    judge.judge("mint", &minted);
+    let token = minted.json()["token"].as_str().expect("a token").to_owned();
+    let jwks = file("jwks.json");
+    let verify = |aud: &str, keys: &[&str]| {
+        let arguments = ["verify", "-", "--issuer", ISSUER, "--aud", aud, "--json"];
+        run_with(oneseal(arguments).args(keys), &token)
+    };
+    judge.judge("verify", &verify("rp", &["--jwks", &jwks]));
+    judge.judge("verify", &verify("other", &["--jwks", &jwks]));
+    judge.judge("verify", &verify("rp", &[]));
+
+    judge.judge(
+        "healthcheck",
+        &run(&mut oneseal(["healthcheck", "--json", "--ops", judge.replica.address("ops")])),
+    );
+    judge.judge("version", &run(&mut oneseal(["version", "--json"])));
+    judge.judge("config-init", &run(&mut oneseal(["config", "init", "--json"])));
+    judge.judge("config-init", &run(&mut oneseal(["config", "init", "--json", "--output", &file("x.toml")])));
+    judge.judge("man", &run(&mut oneseal(["man", "--json", "--out", text(dir.path())])));
+
+    judge.judge("error", &run(&mut oneseal(["brew", "--json"])));
+    judge.judge("error", &judge.keys("show", &["no-such-key"]));
+    judge.judge("error", &run(&mut oneseal(["keys", "list", "--json", "--config", "/dev/null"])));
+    judge
+        .judge("error", &run(&mut oneseal(["mint", "--json", "--admin", "/no", "--sub", "a", "--aud", "b"])));
+
+    let files = fs::read_dir(schemas()).expect("there").map(|entry| entry.expect("there").file_name());
+    let files = files.map(|name| name.into_string().expect("UTF-8")).filter(|name| name.ends_with(".json"));
+    // That of `check` has a test of its own.
+    let others: Vec<_> =
+        files.filter(|name| !judge.seen.borrow().contains(name) && !name.starts_with("check")).collect();
+    assert_eq!(others, [""; 0], "a schema that nothing was held against");
+}
