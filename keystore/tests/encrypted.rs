@@ -212,6 +212,11 @@ async fn open(provider: Arc<MemoryProvider>, options: KeystoreOptions) -> Result
     Keystore::open(provider, options, clock).await.map(|(keystore, _)| keystore)
 }
 
+/// How a finding names an entry of the provider in memory.
+fn entry(name: &str) -> String {
+    format!("{name} (memory:memory)")
+}
+
 fn told(findings: &Findings) -> Vec<(&'static str, String)> {
     findings.iter().map(|Finding { code, place, .. }| (code.name, place.clone())).collect()
 }
@@ -238,10 +243,10 @@ async fn the_passphrase_comes_from_another_provider_and_its_faults_have_their_ow
     let found = open(key(), options(Some(memory("current", b"\n")))).await.unwrap_err();
     assert_eq!(told(&found), [("key.passphrase_empty", place)]);
     let found = open(key(), options(Some(memory("current", b"other")))).await.unwrap_err();
-    assert_eq!(told(&found), [("key.wrong_passphrase", "current.pem".to_owned())]);
+    assert_eq!(told(&found), [("key.wrong_passphrase", entry("current.pem"))]);
     assert!(found.to_string().contains("seen: PEM (ENCRYPTED PRIVATE KEY)"), "{found}");
     let found = open(key(), options(None)).await.unwrap_err();
-    assert_eq!(told(&found), [("key.encrypted", "current.pem".to_owned())]);
+    assert_eq!(told(&found), [("key.encrypted", entry("current.pem"))]);
     assert!(found.to_string().contains("provider.passphrase"), "{found}");
 }
 
@@ -264,10 +269,10 @@ async fn the_key_is_found_in_the_member_that_is_named() {
     };
     with(Some("private_key")).await.unwrap();
     let found = with(Some("key")).await.unwrap_err();
-    assert_eq!(told(&found), [("key.no_member", "current".to_owned())]);
+    assert_eq!(told(&found), [("key.no_member", entry("current"))]);
     assert!(found.to_string().contains("private_key, user"), "{found}");
     let found = with(None).await.unwrap_err();
-    assert_eq!(told(&found), [("key.json_members", "current".to_owned())]);
+    assert_eq!(told(&found), [("key.json_members", entry("current"))]);
     assert!(found.to_string().contains("provider.member"), "{found}");
 }
 
@@ -280,7 +285,7 @@ async fn a_tls_key_beside_its_certificate_is_warned_about() {
         let keystore = open(Arc::new(MemoryProvider::with(entries)), options(None)).await.unwrap();
         told(keystore.advice())
     };
-    let rotates = ("provider.rotates_in_place", "tls.key".to_owned());
+    let rotates = ("provider.rotates_in_place", entry("tls.key"));
     assert!(advice("tls.crt").await.contains(&rotates));
     assert!(!advice("ca.crt").await.contains(&rotates));
 }
@@ -312,7 +317,7 @@ async fn key_and_passphrase_change_together_and_only_an_encrypted_key_asks() {
     provider.set(encrypted);
     until(|| keystore.status().last_fault.is_some()).await;
     let fault = keystore.status().last_fault.unwrap();
-    assert_eq!(told(&fault), [("key.wrong_passphrase", "next".to_owned())]);
+    assert_eq!(told(&fault), [("key.wrong_passphrase", entry("next"))]);
     passphrase.set(Entries::single("current", "correct-horse\n"));
     until(|| keystore.snapshot().keys().iter().any(|key| key.algorithm == Algorithm::Es384)).await;
     cancel.cancel();
@@ -341,6 +346,6 @@ async fn deriving_holds_up_no_worker() {
             () = tokio::task::yield_now() => turns += 1,
         }
     };
-    assert_eq!(told(&refused), [("key.wrong_passphrase", "current".to_owned())]);
+    assert_eq!(told(&refused), [("key.wrong_passphrase", entry("current"))]);
     assert!(turns > 1000, "only {turns} turns for others meanwhile");
 }

@@ -57,8 +57,7 @@ const TESTING: Room = Room {
 };
 
 /// Members that never leave this repository. They may use every room; nothing may use them.
-const UNPUBLISHED: &[(&str, &str)] =
-    &[
+const UNPUBLISHED: &[(&str, &str)] = &[
     ("oneseal-tests", "tests"),
     ("oneseal-examples", "examples"),
     ("oneseal-fuzz", "fuzz"),

@@ -289,15 +289,22 @@ fn resolved() -> Metadata {
         .unwrap()
 }
 
-/// The server and everything that it is built with or from.
+/// The server and everything that it is built with or from. What a feature that only tests turn on would bring is in
+/// the resolved graph, but not in the tree of the server alone.
 fn shipped(metadata: &Metadata) -> BTreeSet<PackageId> {
+    let tree = Tree::of(&["-p", SERVER, "-e", "no-dev", "--target", "all"]).packages;
+    let packages: BTreeMap<_, _> = metadata.packages.iter().map(|package| (&package.id, package)).collect();
+    let is_in_tree = |id: &PackageId| {
+        let package = packages[id];
+        tree.contains(&(package.name.to_string(), package.version.clone()))
+    };
     let nodes: BTreeMap<_, _> =
         metadata.resolve.as_ref().unwrap().nodes.iter().map(|node| (&node.id, node)).collect();
     let server = metadata.workspace_packages().into_iter().find(|package| package.name == SERVER).unwrap();
     let mut found = BTreeSet::new();
     let mut queue = vec![server.id.clone()];
     while let Some(id) = queue.pop() {
-        if !found.insert(id.clone()) {
+        if !is_in_tree(&id) || !found.insert(id.clone()) {
             continue;
         }
         for dependency in &nodes[&id].deps {

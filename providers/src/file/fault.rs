@@ -142,7 +142,7 @@ fn absent(path: &Path, words: &str) -> String {
     }
     let above = path.ancestors().skip(1).filter(|dir| !dir.as_os_str().is_empty());
     if let Some(dir) = above.take_while(|dir| !dir.exists()).last() {
-        return format!("{words}, nor is there {}", shown(dir));
+        return format!("{words}: already {} is missing", shown(dir));
     }
     match beside(path) {
         Some(near) => format!("{words}; did you mean {}?", shown(&near)),

@@ -131,7 +131,7 @@ pub(crate) static PAGES: &[Page] = &[
         ],
         examples: &[
             "oneseal check --config oneseal.toml --no-bind",
-            "oneseal check --config oneseal.toml --no-bind --strict --json",
+            "oneseal check --config oneseal.toml --offline --no-bind --strict --json",
         ],
     },
     Page {

@@ -236,7 +236,7 @@ oneseal healthcheck --ops 127.0.0.1:8081 && echo ready
     for line in ["CapEff:\t0000000000000400", "CapBnd:\t0000000000000400", "NoNewPrivs:\t1", "ready"] {
         assert!(said.lines().any(|said| said == line), "{line}: {said}");
     }
-    assert!(said.contains("documents [::]:443"), "{said}");
+    assert!(said.contains("documents http://[::]:443"), "{said}");
     drop(host);
     // Without it the refusal is final: 71 is none of 64, 77, 78, but the address stays as it is.
     let script = "systemctl start oneseal || echo failed\nshow ExecMainStatus\nshow StatusText";
@@ -256,7 +256,10 @@ fn without_the_address_family_all_addresses_are_those_of_ipv4() {
         "systemctl start oneseal\nshow StatusText\noneseal healthcheck --ops 127.0.0.1:8081 && echo ready";
     let mut host = Host::start("", &[("families.conf", families)], script);
     let said = host.said();
-    assert!(said.contains("documents 0.0.0.0:8080, ops 0.0.0.0:8081") && said.contains("\nready"), "{said}");
+    assert!(
+        said.contains("documents http://0.0.0.0:8080, ops http://0.0.0.0:8081") && said.contains("\nready"),
+        "{said}"
+    );
     assert!(host.read("log").contains("listen.no_ipv6"), "{}", host.read("log"));
     drop(host);
     let script = "systemctl start oneseal || echo failed\nshow StatusText";

@@ -47,8 +47,13 @@ impl Said {
     pub(crate) fn refused(&self, code: i32, words: &[&str]) {
         assert_eq!(self.code, Some(code), "{self:?}");
         for word in words {
-            assert!(self.err.contains(word), "{word}: {self:?}");
+            assert!(self.told().contains(word), "{word}: {self:?}");
         }
+    }
+
+    /// Where a failure is told: on standard error, for scripts on standard output.
+    fn told(&self) -> &str {
+        if self.err.is_empty() { &self.out } else { &self.err }
     }
 
     /// Asserts that it went well.
