@@ -122,13 +122,14 @@ async fn show(fleet: &mut Fleet, scene: &Scene<'_>, view: View, live: &mut Live)
     }
     let proof = prove(fleet, scene.issuer).await?;
     let differences = proof.differences();
+    let exit = if differences.is_empty() { Exit::Done } else { Exit::No };
     match view {
-        View::Json => output::print_line(&scene.as_json(&proof).to_string())?,
+        View::Json => return output::answer(scene.as_json(&proof), exit),
         View::Once => output::print(&scene.as_text(&proof))?,
         View::Live if differences.is_empty() => return watch(fleet, scene, &proof, live).await,
         View::Live => output::print(&scene.as_text(&proof))?,
     }
-    Ok(if differences.is_empty() { Exit::Done } else { Exit::No })
+    Ok(exit)
 }
 
 async fn prove(fleet: &mut Fleet, issuer: &IssuerUrl) -> Result<Proof, Failure> {

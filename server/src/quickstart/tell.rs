@@ -84,7 +84,6 @@ impl Scene<'_> {
             keys.iter().map(|(kid, alg)| json!({ "kid": kid.as_str(), "alg": alg.as_str() })).collect();
         let differences = proof.differences();
         json!({
-            "ok": differences.is_empty(),
             "summary": table::summary(round, survival.as_ref()),
             "differences": differences,
             "issuer": self.issuer.as_str(),
