@@ -10,9 +10,7 @@ use crate::exit::{Exit, Failure};
 use crate::gate::{self, Network, Report, Scope};
 use crate::{output, report};
 
-/// Look at configuration and key as the start of `serve` does, and report all that is wrong.
-///
-/// The exit code is the one that `serve` would end with; 0 if it would start.
+/// What to look at, and how to tell it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Print the report as JSON

@@ -36,6 +36,8 @@ enum Verb {
     /// Show everything public about one key
     Show(show::Args),
     /// Export the public keys
+    ///
+    /// There is no option for private halves.
     Export(export::Args),
 }
 

@@ -12,9 +12,7 @@ use super::{Globals, command};
 use crate::exit::{Exit, Failure};
 use crate::{files, output};
 
-/// Print or write manual pages.
-///
-/// Without --out it prints the page of the verb that is named, or of oneseal itself: `oneseal man keys show | man -l -`.
+/// Which pages, and where to.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The verb, such as `keys show`

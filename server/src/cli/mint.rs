@@ -15,9 +15,6 @@ use crate::output;
 pub(crate) mod client;
 
 /// What to mint, and where.
-///
-/// Standard output gets the token alone, so that it can be used as TOKEN=$(oneseal mint …). The replica must have
-/// admin.mint = true.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The replica's admin socket [default: configuration's listen.admin]

@@ -65,16 +65,28 @@ impl Globals {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     /// Serve the issuer's documents, until a signal ends it
+    ///
+    /// Nothing is bound before the key has been loaded and judged. SIGTERM ends the server in order: not ready, still
+    /// serving for process.drain_delay, then closed. SIGINT skips the delay; a second signal ends it at once. SIGHUP
+    /// looks at the TLS certificate again. A service manager that has set NOTIFY_SOCKET is told when the server is
+    /// ready, ending and, with WATCHDOG_USEC, alive.
     Serve(serve::Args),
     /// Look at configuration and key as the start of `serve` does, and report all that is wrong
+    ///
+    /// Without --strict and --online the exit code is the one that `serve` would end with; 0 if it would start.
     Check(check::Args),
     /// Run three replicas on this machine and show that they are one issuer
     Quickstart(quickstart::Args),
     /// Make, list, show and export keys
     Keys(keys::Args),
     /// Mint a token on a running replica, through its admin socket
+    ///
+    /// Standard output gets the token alone, so that it can be used as TOKEN=$(oneseal mint …). The replica must have
+    /// admin.mint = true.
     Mint(mint::Args),
     /// Verify a token as a relying party does
+    ///
+    /// Without --jwks the keys are those that the issuer's discovery document leads to.
     Verify(verify::Args),
     /// Write a commented configuration file, or the JSON Schema of one
     Config(config::Args),
@@ -85,6 +97,9 @@ pub(crate) enum Verb {
     /// Print a script that completes this command line in a shell
     Completions(completions::Args),
     /// Print or write the manual pages
+    ///
+    /// Without --out it prints the page of the verb that is named, or of oneseal itself: `oneseal man keys show | man
+    /// -l -`.
     Man(man::Args),
 }
 

@@ -23,11 +23,7 @@ use crate::tls::Tls;
 use crate::whole_file::WholeFile;
 use crate::{app, output, report};
 
-/// Serve the issuer's documents, until a signal ends it.
-///
-/// Nothing is bound before the key has been loaded and judged. SIGTERM ends the server in order: not ready, still
-/// serving for process.drain_delay, then closed. SIGINT skips the delay; a second signal ends it at once. A service
-/// manager that has set NOTIFY_SOCKET is told when the server is ready, ending and, with WATCHDOG_USEC, alive.
+/// How this server is to be started, beside its configuration.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Write the bound addresses as JSON to this file once the server is ready, and remove it at the end

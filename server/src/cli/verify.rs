@@ -20,9 +20,7 @@ use super::Globals;
 use crate::exit::{Exit, Failure};
 use crate::{files, output, times};
 
-/// Verify a token as a relying party does.
-///
-/// Without --jwks the keys are those that the issuer's discovery document leads to.
+/// Which token, and against what.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The token; `-` reads it from standard input, where other users' process lists do not show it

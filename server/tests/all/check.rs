@@ -77,6 +77,32 @@ fn a_running_server_is_a_good_issuer_to_relying_parties() {
 }
 
 #[test]
+fn an_issuer_behind_a_private_authority_is_good_for_who_names_it_and_untrusted_for_others() {
+    let place = loopback();
+    let text = std::fs::read_to_string(place.path("oneseal.toml")).unwrap();
+    let address = text.split("http://").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    let port = address.rsplit(':').next().unwrap();
+    let text = text.replace(&format!("http://{address}"), &format!("https://localhost:{port}"));
+    place.write("oneseal.toml", &text);
+    let server =
+        crate::support::server::Server::start(&place, &["--dev-tls", "--listen-documents", &address]);
+    let known = ["rule.none", "issuer.no_rs256", "issuer.port"];
+    let (exit, report) = checked(&place, &["--online", "--no-bind", "--ca", "oneseal-dev-ca.pem"]);
+    let found: Vec<_> = codes(&report).into_iter().filter(|code| !known.contains(code)).collect();
+    assert_eq!((exit, found), (Some(0), vec![]), "{report:#} {}", server.log());
+    let (exit, report) = checked(&place, &["--online", "--no-bind"]);
+    assert_eq!(exit, Some(78), "{report:#}");
+    assert!(codes(&report).contains(&"online.certificate"), "{report:#}");
+    // To the start it is a warning: a load balancer in front may have a certificate that this host does not know.
+    let (exit, report) = checked(&place, &["--no-bind"]);
+    assert_eq!((exit, codes(&report).contains(&"issuer.unreachable")), (Some(0), true), "{report:#}");
+    let bundle = text.replace("[provider]", "ca_bundle = \"oneseal-dev-ca.pem\"\n[provider]");
+    place.write("oneseal.toml", &bundle);
+    let (exit, report) = checked(&place, &["--no-bind"]);
+    assert_eq!((exit, codes(&report).contains(&"issuer.unreachable")), (Some(0), false), "{report:#}");
+}
+
+#[test]
 fn an_unusable_ca_bundle_is_a_mistake_of_the_configuration() {
     let place = loopback();
     place.write("empty.pem", "");

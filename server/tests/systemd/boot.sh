@@ -19,6 +19,8 @@ for dir in /etc /usr/bin /var/lib; do
     mkdir "/run/up/$name" "/run/up/work$name"
     mount -t overlay overlay -o "lowerdir=$dir,upperdir=/run/up/$name,workdir=/run/up/work$name" "$dir"
 done
+# What this machine's own oneseal keeps is not this host's.
+rm -rf /etc/oneseal /var/lib/oneseal /var/lib/private/oneseal
 cp /run/host/oneseal /usr/bin/oneseal && chmod 755 /usr/bin/oneseal
 mkdir -p -m 755 /etc/oneseal
 cp /run/host/oneseal.toml /etc/oneseal/oneseal.toml && chmod 644 /etc/oneseal/oneseal.toml

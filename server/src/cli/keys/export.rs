@@ -14,7 +14,7 @@ use super::{Globals, Place, site};
 use crate::exit::{Exit, Failure};
 use crate::{files, output};
 
-/// Export the public keys. There is no option for private halves.
+/// Which keys, in which form, and where to.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
