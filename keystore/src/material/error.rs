@@ -1,5 +1,6 @@
 //! Why a key was refused: what the bytes are instead, and what to do about it.
 
+use super::codes;
 use crate::findings::Code;
 use crate::json::JsonError;
 use crate::jwk::{JwkError, KeyId};
@@ -227,50 +228,52 @@ impl KeyError {
     /// Its row in the table of findings.
     pub fn code(&self) -> &'static Code {
         match self {
-            Self::Empty => &EMPTY,
-            Self::Unrecognised { .. } => &UNRECOGNISED,
-            Self::UnsupportedForm { .. } => &UNSUPPORTED_FORM,
-            Self::EncodedTwice => &ENCODED_TWICE,
-            Self::JsonMembers { .. } => &JSON_MEMBERS,
-            Self::MalformedPem { .. } => &MALFORMED_PEM,
-            Self::MalformedDer { .. } => &MALFORMED_DER,
-            Self::MalformedJson(_) => &MALFORMED_JSON,
-            Self::MalformedJwk(_) => &MALFORMED_JWK,
-            Self::PublicOnly => &PUBLIC_ONLY,
-            Self::CertificateOnly => &CERTIFICATE_ONLY,
-            Self::Symmetric => &SYMMETRIC,
-            Self::TwoPrivateKeys { .. } => &TWO_PRIVATE_KEYS,
-            Self::Encrypted => &ENCRYPTED,
-            Self::WrongPassphrase => &WRONG_PASSPHRASE,
-            Self::PassphraseEmpty => &PASSPHRASE_EMPTY,
-            Self::EncryptionUnsupported { .. } => &ENCRYPTION_UNSUPPORTED,
-            Self::EncryptionCost { .. } => &ENCRYPTION_COST,
-            Self::NoMember { .. } | Self::MemberType { .. } | Self::MemberOfNothing { .. } => &NO_MEMBER,
-            Self::UnknownType { .. } => &UNKNOWN_TYPE,
-            Self::UnknownCurve { .. } => &UNKNOWN_CURVE,
-            Self::NotForSigning => &NOT_FOR_SIGNING,
-            Self::UnknownAlgorithm => &UNKNOWN_ALGORITHM,
-            Self::AlgorithmUnfit { .. } => &ALGORITHM_UNFIT,
-            Self::RsaTooSmall { .. } => &RSA_TOO_SMALL,
-            Self::RsaTooLarge { .. } => &RSA_TOO_LARGE,
-            Self::RsaExponent => &RSA_EXPONENT,
-            Self::RsaMultiPrime => &RSA_MULTI_PRIME,
-            Self::RsaEqualPrimes => &RSA_EQUAL_PRIMES,
-            Self::RsaInconsistent => &RSA_INCONSISTENT,
-            Self::RsaSmallFactor { .. } => &RSA_SMALL_FACTOR,
-            Self::RsaLopsided { .. } => &RSA_LOPSIDED,
-            Self::RsaClosePrimes => &RSA_CLOSE_PRIMES,
-            Self::RsaRoca => &RSA_ROCA,
-            Self::RsaPattern => &RSA_PATTERN,
-            Self::RsaPrimeModulus => &RSA_PRIME_MODULUS,
-            Self::RsaSmallPrivateExponent { .. } => &RSA_SMALL_PRIVATE_EXPONENT,
-            Self::Leaked { .. } => &LEAKED,
-            Self::ScalarOutOfRange => &SCALAR_OUT_OF_RANGE,
-            Self::NotOnCurve => &NOT_ON_CURVE,
-            Self::Mismatch => &MISMATCH,
-            Self::Probe => &PROBE,
-            Self::GenerateSize { .. } => &GENERATE_SIZE,
-            Self::Generate => &GENERATE,
+            Self::Empty => &codes::EMPTY,
+            Self::Unrecognised { .. } => &codes::UNRECOGNISED,
+            Self::UnsupportedForm { .. } => &codes::UNSUPPORTED_FORM,
+            Self::EncodedTwice => &codes::ENCODED_TWICE,
+            Self::JsonMembers { .. } => &codes::JSON_MEMBERS,
+            Self::MalformedPem { .. } => &codes::MALFORMED_PEM,
+            Self::MalformedDer { .. } => &codes::MALFORMED_DER,
+            Self::MalformedJson(_) => &codes::MALFORMED_JSON,
+            Self::MalformedJwk(_) => &codes::MALFORMED_JWK,
+            Self::PublicOnly => &codes::PUBLIC_ONLY,
+            Self::CertificateOnly => &codes::CERTIFICATE_ONLY,
+            Self::Symmetric => &codes::SYMMETRIC,
+            Self::TwoPrivateKeys { .. } => &codes::TWO_PRIVATE_KEYS,
+            Self::Encrypted => &codes::ENCRYPTED,
+            Self::WrongPassphrase => &codes::WRONG_PASSPHRASE,
+            Self::PassphraseEmpty => &codes::PASSPHRASE_EMPTY,
+            Self::EncryptionUnsupported { .. } => &codes::ENCRYPTION_UNSUPPORTED,
+            Self::EncryptionCost { .. } => &codes::ENCRYPTION_COST,
+            Self::NoMember { .. } | Self::MemberType { .. } | Self::MemberOfNothing { .. } => {
+                &codes::NO_MEMBER
+            }
+            Self::UnknownType { .. } => &codes::UNKNOWN_TYPE,
+            Self::UnknownCurve { .. } => &codes::UNKNOWN_CURVE,
+            Self::NotForSigning => &codes::NOT_FOR_SIGNING,
+            Self::UnknownAlgorithm => &codes::UNKNOWN_ALGORITHM,
+            Self::AlgorithmUnfit { .. } => &codes::ALGORITHM_UNFIT,
+            Self::RsaTooSmall { .. } => &codes::RSA_TOO_SMALL,
+            Self::RsaTooLarge { .. } => &codes::RSA_TOO_LARGE,
+            Self::RsaExponent => &codes::RSA_EXPONENT,
+            Self::RsaMultiPrime => &codes::RSA_MULTI_PRIME,
+            Self::RsaEqualPrimes => &codes::RSA_EQUAL_PRIMES,
+            Self::RsaInconsistent => &codes::RSA_INCONSISTENT,
+            Self::RsaSmallFactor { .. } => &codes::RSA_SMALL_FACTOR,
+            Self::RsaLopsided { .. } => &codes::RSA_LOPSIDED,
+            Self::RsaClosePrimes => &codes::RSA_CLOSE_PRIMES,
+            Self::RsaRoca => &codes::RSA_ROCA,
+            Self::RsaPattern => &codes::RSA_PATTERN,
+            Self::RsaPrimeModulus => &codes::RSA_PRIME_MODULUS,
+            Self::RsaSmallPrivateExponent { .. } => &codes::RSA_SMALL_PRIVATE_EXPONENT,
+            Self::Leaked { .. } => &codes::LEAKED,
+            Self::ScalarOutOfRange => &codes::SCALAR_OUT_OF_RANGE,
+            Self::NotOnCurve => &codes::NOT_ON_CURVE,
+            Self::Mismatch => &codes::MISMATCH,
+            Self::Probe => &codes::PROBE,
+            Self::GenerateSize { .. } => &codes::GENERATE_SIZE,
+            Self::Generate => &codes::GENERATE,
         }
     }
 }
@@ -301,318 +304,5 @@ impl From<Weakness> for KeyError {
             Weakness::Pattern => Self::RsaPattern,
             Weakness::Prime => Self::RsaPrimeModulus,
         }
-    }
-}
-
-/// The codes of this module.
-pub static CODES: &[&Code] = &[
-    &EMPTY,
-    &UNRECOGNISED,
-    &UNSUPPORTED_FORM,
-    &ENCODED_TWICE,
-    &JSON_MEMBERS,
-    &MALFORMED_PEM,
-    &MALFORMED_DER,
-    &MALFORMED_JSON,
-    &MALFORMED_JWK,
-    &PUBLIC_ONLY,
-    &CERTIFICATE_ONLY,
-    &SYMMETRIC,
-    &TWO_PRIVATE_KEYS,
-    &ENCRYPTED,
-    &WRONG_PASSPHRASE,
-    &PASSPHRASE_EMPTY,
-    &PASSPHRASE_UNUSED,
-    &ENCRYPTION_UNSUPPORTED,
-    &ENCRYPTION_COST,
-    &NO_MEMBER,
-    &UNKNOWN_TYPE,
-    &UNKNOWN_CURVE,
-    &NOT_FOR_SIGNING,
-    &UNKNOWN_ALGORITHM,
-    &ALGORITHM_UNFIT,
-    &RSA_TOO_SMALL,
-    &RSA_TOO_LARGE,
-    &RSA_LARGE,
-    &RSA_EXPONENT,
-    &RSA_MULTI_PRIME,
-    &RSA_EQUAL_PRIMES,
-    &RSA_INCONSISTENT,
-    &RSA_SMALL_FACTOR,
-    &RSA_LOPSIDED,
-    &RSA_CLOSE_PRIMES,
-    &RSA_ROCA,
-    &RSA_PATTERN,
-    &RSA_PRIME_MODULUS,
-    &RSA_SMALL_PRIVATE_EXPONENT,
-    &LEAKED,
-    &SCALAR_OUT_OF_RANGE,
-    &NOT_ON_CURVE,
-    &MISMATCH,
-    &PROBE,
-    &GENERATE_SIZE,
-    &GENERATE,
-];
-
-static EMPTY: Code = Code::refused(
-    "key.empty",
-    "The place where the key should be holds nothing.",
-    "Put the private key there; for a new issuer make one with `oneseal keys init`. A template or a mount that \
-     failed leaves an empty file too.",
-);
-static UNRECOGNISED: Code = Code::refused(
-    "key.unrecognised",
-    "The value is no private key in any form that is read.",
-    "Give a private key as PEM (PKCS#8, PKCS#1, SEC1), DER, JWK or JWKS, or base64 of one of these.",
-);
-static UNSUPPORTED_FORM: Code = Code::refused(
-    "key.unsupported_form",
-    "The value holds a key in a form that is not read (OpenSSH, PKCS#12).",
-    "Convert it to PKCS#8: `ssh-keygen -p -m PKCS8 -f KEY` on a copy of an OpenSSH key, `openssl pkcs12 -in FILE \
-     -nocerts -nodes` for PKCS#12.",
-);
-static ENCODED_TWICE: Code = Code::refused(
-    "key.encoded_twice",
-    "The value is base64 of base64, usually a Kubernetes Secret whose `data` was encoded by hand and again by a tool.",
-    "Encode once: put the text under `stringData`, or its base64 under `data`.",
-);
-static JSON_MEMBERS: Code = Code::refused(
-    "key.json_members",
-    "The value is a JSON object that is no JWK, such as a key/value secret.",
-    "Name the member that holds the key: `provider.member = \"NAME\"` (`--member`); or store the key itself, not an \
-     object around it.",
-);
-static MALFORMED_PEM: Code = Code::refused(
-    "key.malformed_pem",
-    "A PEM block is cut off or its text is damaged.",
-    "Copy the file again, whole, from `-----BEGIN` to `-----END …-----`; in an environment variable write each \
-     newline as `\\n`, or give the file's base64.",
-);
-static MALFORMED_DER: Code = Code::refused(
-    "key.malformed_der",
-    "The binary structure inside the key is cut off or damaged.",
-    "Copy the key again and check it with `openssl pkey -in KEY -check -noout`.",
-);
-static MALFORMED_JSON: Code = Code::refused(
-    "key.malformed_json",
-    "The value begins like JSON and is none, or an object holds a member twice.",
-    "Write the JWK or JWKS again as one JSON object (RFC 7517).",
-);
-static MALFORMED_JWK: Code = Code::refused(
-    "key.malformed_jwk",
-    "A member of the JWK is missing, of the wrong type, or not in canonical unpadded base64url.",
-    "Export the JWK again with a tool that follows RFC 7518 section 6.",
-);
-static PUBLIC_ONLY: Code = Code::refused(
-    "key.public_only",
-    "A public key stands where the private one must.",
-    "Give the private key; its public half is derived.",
-);
-static CERTIFICATE_ONLY: Code = Code::refused(
-    "key.certificate_only",
-    "A certificate stands where the private key must.",
-    "Give the certificate's private key (`tls.key`, not `tls.crt`).",
-);
-static SYMMETRIC: Code = Code::refused(
-    "key.symmetric",
-    "A symmetric key cannot be published, so nobody could verify with it.",
-    "Use an RSA, EC (P-256, P-384) or Ed25519 key.",
-);
-static TWO_PRIVATE_KEYS: Code = Code::refused(
-    "key.two_private_keys",
-    "Several private keys stand in one entry, and which one signs is not to be guessed.",
-    "Give each key an entry of its own: `current`, `next`, `previous`.",
-);
-pub(crate) static ENCRYPTED: Code = Code::refused(
-    "key.encrypted",
-    "The private key is encrypted with a passphrase, and none is configured.",
-    "Say where the passphrase rests: `provider.passphrase = \"file:PATH\"` or `\"env:NAME\"` (`--passphrase`); or \
-     decrypt it into the secret store: `openssl pkcs8 -topk8 -nocrypt -in KEY -out KEY.unencrypted`.",
-);
-static WRONG_PASSPHRASE: Code = Code::refused(
-    "key.wrong_passphrase",
-    "The passphrase is not the one that the private key was encrypted with.",
-    "Point provider.passphrase at this key's passphrase; try it with `openssl pkey -in KEY -passin file:PATH -noout`. \
-     One line end at its end is dropped, blank space counts.",
-);
-static PASSPHRASE_EMPTY: Code = Code::refused(
-    "key.passphrase_empty",
-    "The place where the passphrase should be holds nothing, or a line end alone.",
-    "Put the passphrase there; for a key that is not encrypted leave provider.passphrase out.",
-);
-/// Found by who opens the keystore.
-pub(crate) static PASSPHRASE_UNUSED: Code = Code::warning(
-    "key.passphrase_unused",
-    "A passphrase is configured, and no key is encrypted: whoever reads the store has the key.",
-    "Encrypt the key (`openssl pkcs8 -topk8 -v2 aes-256-cbc -in KEY -out KEY.encrypted`), or leave \
-     provider.passphrase out.",
-);
-static ENCRYPTION_UNSUPPORTED: Code = Code::refused(
-    "key.encryption_unsupported",
-    "The private key is encrypted with a scheme that is old and weak (PBES1, DES, RC2, `Proc-Type: 4,ENCRYPTED`), or \
-     one tool's own. PBES2 is read: PBKDF2 or scrypt, with AES.",
-    "Convert it: `openssl pkcs8 -topk8 -v2 aes-256-cbc -v2prf hmacWithSHA256 -in KEY -out KEY.pem` (DES and RC2: with \
-     `-provider legacy -provider default`); a key that another tool encrypted is first exported from it.",
-);
-static ENCRYPTION_COST: Code = Code::refused(
-    "key.encryption_cost",
-    "The encrypted key names so many iterations, so much memory or so long a salt that trying a passphrase could hold \
-     the process up.",
-    "Encrypt it again with usual parameters: `openssl pkcs8 -topk8 -v2 aes-256-cbc -iter 600000 -in KEY -out KEY.pem`.",
-);
-static NO_MEMBER: Code = Code::refused(
-    "key.no_member",
-    "The value has not the member that provider.member names, or that one holds no key.",
-    "Set provider.member (`--member`) to the member that holds the key, or leave it out where the value is the key.",
-);
-static UNKNOWN_TYPE: Code = Code::refused(
-    "key.unknown_type",
-    "The key is of a kind that no algorithm here signs with.",
-    "Use an RSA, EC (P-256, P-384) or Ed25519 key.",
-);
-static UNKNOWN_CURVE: Code = Code::refused(
-    "key.unknown_curve",
-    "The key is on a curve that no algorithm here signs with.",
-    "Use P-256 (`openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256`), P-384 or Ed25519.",
-);
-static NOT_FOR_SIGNING: Code = Code::refused(
-    "key.not_for_signing",
-    "The JWK's `use` is not `sig`, or its `key_ops` lacks `sign`.",
-    "Use a key made for signing; a key that also decrypts should not sign tokens.",
-);
-static UNKNOWN_ALGORITHM: Code = Code::refused(
-    "key.unknown_algorithm",
-    "The JWK's `alg` is none that is signed with here.",
-    "Use RS256, RS384, RS512, PS256, ES256, ES384 or EdDSA, or leave `alg` out.",
-);
-static ALGORITHM_UNFIT: Code = Code::refused(
-    "key.algorithm_unfit",
-    "The algorithm does not fit the kind of key.",
-    "RS256, RS384, RS512 and PS256 want RSA, ES256 wants P-256, ES384 wants P-384, EdDSA wants Ed25519.",
-);
-static RSA_TOO_SMALL: Code = Code::refused(
-    "key.rsa_too_small",
-    "An RSA key below 2048 bits can be factored by those who care to, and relying parties refuse it.",
-    "Use 2048, 3072 or 4096 bits: `openssl genpkey -algorithm RSA -pkeyopt rsa_keygen_bits:2048`.",
-);
-static RSA_TOO_LARGE: Code = Code::refused(
-    "key.rsa_too_large",
-    "An RSA key above 8192 bits is refused by relying parties and too slow to sign with.",
-    "Use 2048, 3072 or 4096 bits.",
-);
-/// The one warning among them.
-pub(super) static RSA_LARGE: Code = Code::warning(
-    "key.rsa_large",
-    "An RSA key above 4096 bits signs slowly, and some relying parties refuse it.",
-    "Prefer 2048 or 3072 bits, or ES256 where every relying party takes it.",
-);
-static RSA_EXPONENT: Code = Code::refused(
-    "key.rsa_exponent",
-    "The RSA public exponent is even, below 65537 or not below 2^32.",
-    "Make the key with the usual exponent, 65537.",
-);
-static RSA_MULTI_PRIME: Code = Code::refused(
-    "key.rsa_multi_prime",
-    "The RSA key has more than two primes.",
-    "Make a key with two primes, as every tool does unless asked.",
-);
-static RSA_EQUAL_PRIMES: Code = Code::refused(
-    "key.rsa_equal_primes",
-    "Both primes of the RSA key are the same, so its square root reveals it.",
-    "Discard the key and the tool that made it.",
-);
-static RSA_INCONSISTENT: Code = Code::refused(
-    "key.rsa_inconsistent",
-    "The components of the RSA key contradict each other: it is damaged, and signing with it could reveal it.",
-    "Restore the key from its source; check with `openssl pkey -in KEY -check -noout`.",
-);
-static RSA_SMALL_FACTOR: Code = Code::refused(
-    "key.rsa_small_factor",
-    "A small prime divides the RSA modulus, so that it is damaged or can be factored.",
-    "Restore the key from its source; if that has the factor too, make a new key and discard the tool that made \
-     this one.",
-);
-static RSA_LOPSIDED: Code = Code::refused(
-    "key.rsa_lopsided",
-    "One prime of the RSA key is much shorter than the other, and the key as weak as the shorter one.",
-    "Make a new key whose primes have half of the modulus each, as every common tool does.",
-);
-static RSA_CLOSE_PRIMES: Code = Code::refused(
-    "key.rsa_close_primes",
-    "The primes of the RSA key are so close to each other that Fermat's method finds them at once (FIPS 186-5 \
-     appendix A.1.3).",
-    "Make a new key, and discard the tool that made this one.",
-);
-static RSA_ROCA: Code = Code::refused(
-    "key.rsa_roca",
-    "The RSA modulus has the fingerprint of the Infineon library that makes factorable keys (ROCA, CVE-2017-15361).",
-    "Make a new key outside the smart card, TPM or token that made this one.",
-);
-static RSA_PATTERN: Code = Code::refused(
-    "key.rsa_pattern",
-    "The RSA modulus consists of zero octets to an extent that no random primes make; such numbers can be factored.",
-    "Make a new key, and discard the tool that made this one.",
-);
-static RSA_PRIME_MODULUS: Code = Code::refused(
-    "key.rsa_prime_modulus",
-    "The RSA modulus is a prime, so that everybody can compute the private exponent.",
-    "Make a new key, and discard the tool that made this one.",
-);
-static RSA_SMALL_PRIVATE_EXPONENT: Code = Code::refused(
-    "key.rsa_small_private_exponent",
-    "The RSA private exponent is so short that the public half reveals it (Wiener; Boneh and Durfee; FIPS 186-5 \
-     appendix A.1.1).",
-    "Make a new key with the usual public exponent, 65537.",
-);
-static LEAKED: Code = Code::refused(
-    "key.leaked",
-    "The private half is published, in an RFC, a test suite or a list of broken keys: everybody can sign with it.",
-    "Make a new key (`oneseal keys init`, or `openssl genpkey`). If tokens were signed with this one, revoke it at \
-     once.",
-);
-static SCALAR_OUT_OF_RANGE: Code = Code::refused(
-    "key.scalar_out_of_range",
-    "The private scalar is zero or not below the order of its curve.",
-    "Discard the key; no tool makes such a one.",
-);
-static NOT_ON_CURVE: Code = Code::refused(
-    "key.not_on_curve",
-    "The public point is not on the curve that the key names.",
-    "Restore the key from its source.",
-);
-static MISMATCH: Code = Code::refused(
-    "key.mismatch",
-    "The public half written in the key belongs to another private half.",
-    "Restore the key from its source; do not mix halves by hand.",
-);
-static PROBE: Code = Code::refused(
-    "key.probe_failed",
-    "A probe signed with the key does not verify with its own public half.",
-    "Discard the key, and suspect the machine's memory or processor if it has worked before.",
-);
-static GENERATE_SIZE: Code = Code::refused(
-    "key.generate_size",
-    "RSA keys are generated with 2048, 3072 or 4096 bits.",
-    "Ask for 2048, 3072 or 4096 bits.",
-);
-static GENERATE: Code = Code::refused(
-    "key.generate_failed",
-    "The cryptographic library could not make a key.",
-    "Try again; if it stays, the system's random source is broken.",
-);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_unique_dotted_and_cured() {
-        let mut names: Vec<_> = CODES.iter().map(|code| code.name).collect();
-        assert!(names.iter().all(|name| name.starts_with("key.")));
-        assert!(CODES.iter().all(|code| code.meaning.ends_with('.') && code.cure.ends_with('.')));
-        let all = names.len();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), all);
     }
 }

@@ -7,6 +7,7 @@
 //! The form is told by content, not by file name or PEM label: half the world's labels are wrong, and a key that
 //! passes the judge is a key. Around a PEM block everything is allowed, inside it nothing.
 
+mod codes;
 mod der;
 mod encrypted;
 mod error;
@@ -25,8 +26,9 @@ use std::fmt;
 
 use zeroize::Zeroizing;
 
-pub use error::{CODES, KeyError};
-pub(crate) use error::{ENCRYPTED, PASSPHRASE_UNUSED};
+pub use codes::CODES;
+pub(crate) use codes::{ENCRYPTED, PASSPHRASE_UNUSED};
+pub use error::KeyError;
 pub(crate) use generate::{DEFAULT_RSA_BITS, GENERATED_RSA_BITS};
 pub use generate::{generate, generate_rsa};
 pub(crate) use judge::published_half;
@@ -94,7 +96,7 @@ impl PrivateKey {
     pub fn warnings(&self, place: &str) -> Findings {
         let mut findings = Findings::new();
         if let Some(bits) = self.public.rsa_bits().filter(|bits| *bits > RSA_LARGE_BITS) {
-            findings.push(&error::RSA_LARGE, place, format!("an RSA key of {bits} bits"));
+            findings.push(&codes::RSA_LARGE, place, format!("an RSA key of {bits} bits"));
         }
         findings
     }
