@@ -22,7 +22,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR", conflicts_with = "verb")]
     out: Option<PathBuf>,
     /// With --out: print one JSON object
-    #[arg(long, requires = "out")]
+    #[arg(long, requires = "out", conflicts_with = "verb")]
     json: bool,
 }
 

@@ -81,8 +81,8 @@ pub(crate) enum Verb {
     Keys(keys::Args),
     /// Mint a token on a running replica, through its admin socket
     ///
-    /// Standard output gets the token alone, so that it can be used as TOKEN=$(oneseal mint …). The replica must have
-    /// admin.mint = true.
+    /// Standard output gets the token alone, so that it can be used as TOKEN=$(oneseal mint --sub pod --aud rp).
+    /// The replica must have admin.mint = true.
     Mint(mint::Args),
     /// Verify a token as a relying party does
     ///

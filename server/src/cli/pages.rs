@@ -74,7 +74,10 @@ pub(crate) const ENVIRONMENT: [(&str, &str); 6] = [
          behind the name of a secret one, the file that holds it.",
     ),
     ("ONESEAL_LOG", "What is logged, such as info or oneseal=debug,warn."),
-    ("ONESEAL_WORKERS", "Which background workers run here."),
+    (
+        "ONESEAL_WORKERS",
+        "Unset or empty in this version, which has no background workers; a name is refused.",
+    ),
     ("COLUMNS", "The width of help texts, where standard output is no terminal."),
     ("NO_COLOR", "If set, help texts and mistakes have no colours."),
 ];

@@ -53,8 +53,9 @@ secrets masked. All mistakes of this page exit with 78.
   dropped.
 - **Durations** have a unit: `ms`, `s`, `m`, `h` or `d`, also several: `\"1h 30m\"`.
 - **Plain names** are `ONESEAL_CONFIG`, `ONESEAL_LOG` (a log filter such as `info` or `oneseal=debug,warn`) and
-  `ONESEAL_WORKERS`. Any other variable that begins with `ONESEAL_` is ignored, with a warning unless it is one of the
-  service links that Kubernetes makes for a Service whose name begins with `oneseal`.
+  `ONESEAL_WORKERS`, which is unset or empty in this version, as it has no background workers: a name is refused. Any other
+  variable that begins with `ONESEAL_` is ignored, with a warning unless it is one of the service links that Kubernetes
+  makes for a Service whose name begins with `oneseal`.
 ";
 
 const LATER_HEAD: &str = "

@@ -59,7 +59,7 @@ impl Walk<'_> {
         for error in errors {
             let at = error.span().map_or(text.len(), |span| span.start);
             let (line, column) = self.lines.position(text, at);
-            let key = known_key_before(text, at).map_or(String::new(), |key| format!(", at the key `{key}`"));
+            let key = known_name_at(text, at).map_or(String::new(), |name| format!(", at {name}"));
             let place = format!("{}:{line}:{column}", self.name);
             if !self.report(&codes::SYNTAX, place, format!("{}{key}", error.message())) {
                 return;
@@ -146,16 +146,21 @@ impl Walk<'_> {
     }
 }
 
-/// The known key in whose line `at` lies. A name that is none of ours is not told: in a multi-line secret, what
+/// The known key or table in whose line `at` lies. A name that is none of ours is not told: in a multi-line secret, what
 /// stands before an equals sign may be the secret.
-fn known_key_before(text: &str, at: usize) -> Option<&'static str> {
+fn known_name_at(text: &str, at: usize) -> Option<String> {
     let at = (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at))?;
     let start = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
     let line = text[start..].lines().next()?;
     let name = line.split('=').next()?.trim();
+    if let Some(table) = name.strip_prefix('[').and_then(|name| name.split(']').next()) {
+        let known = SECTIONS.iter().find(|section| section.name == table.trim())?;
+        return Some(format!("the table [{}]", known.name));
+    }
     table::keys()
         .map(|key| if name.contains('.') { key.path } else { key.name() })
         .find(|known| *known == name)
+        .map(|key| format!("the key `{key}`"))
 }
 
 /// Where lines begin, so that a file of many mistakes is not counted through for each.

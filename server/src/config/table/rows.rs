@@ -118,7 +118,7 @@ const PROVIDER: Section = Section {
             kind: Kind::ProviderUri,
             default: Default::Unset("`provider.kind` names the provider instead"),
             doc: "The provider as one URI, `file:PATH` or `env:NAME`: the form that command lines take. Not together \
-                  with `provider.kind`.",
+                  with `provider.kind` in the same source; a stronger source's choice replaces a weaker one's.",
             example: Literal::Text("file:/var/lib/oneseal/keyring.json"),
         },
         Key {
