@@ -10,6 +10,7 @@ use std::time::Duration;
 use oneseal_coordination::{Clock, SystemClock, UnixTime};
 use oneseal_keystore::findings::{Exit, Finding};
 use oneseal_keystore::material::{Passphrase, PrivateKey};
+use oneseal_keystore::ring::{self, Reading};
 use oneseal_keystore::{Algorithm, Findings, IssuerUrl, Keystore, KeystoreOptions};
 use oneseal_providers::{Entries, ErrorKind};
 use oneseal_testing::{FixedClock, MemoryProvider};
@@ -149,6 +150,25 @@ fn a_key_that_asks_for_too_much_is_refused_before_any_work() {
         assert_eq!(verdict(&value, OURS), Err("key.encryption_cost"));
         assert_eq!(PrivateKey::parse(&value).unwrap_err().code().name, "key.encryption_cost");
     }
+}
+
+/// Each stays below what one key may cost; the sum of the first three is all that is done.
+#[test]
+fn many_costly_keys_cost_no_more_than_a_few() {
+    let value = hostile(PBKDF2, b"saltsalt", &[integer(2_000_000)]);
+    let names = ["current", "next", "previous"].into_iter().flat_map(|role| {
+        ["RS256", "ES256", "EdDSA"].map(|algorithm| format!("{role}.{algorithm}.der"))
+    });
+    let mut entries = Entries::new();
+    for name in names {
+        entries.insert(name, value.clone());
+    }
+    let passphrase = Passphrase::read(OURS.as_bytes()).unwrap();
+    let issuer = IssuerUrl::parse("https://oidc.example", "--issuer").unwrap();
+    let reading = Reading { passphrase: Some(&passphrase), member: None };
+    let found = ring::read_with(&entries, &issuer, &reading).unwrap_err();
+    let count = |code| found.iter().filter(|finding| finding.code.name == code).count();
+    assert_eq!((count("key.wrong_passphrase"), count("key.encryption_cost")), (3, 6), "{found}");
 }
 
 #[test]

@@ -154,8 +154,8 @@ pub(super) static ENCRYPTION_UNSUPPORTED: Code = Code::refused(
 );
 pub(super) static ENCRYPTION_COST: Code = Code::refused(
     "key.encryption_cost",
-    "The encrypted key names so many iterations, so much memory or so long a salt that trying a passphrase could hold \
-     the process up.",
+    "The encrypted key, or all of one place together, names so many iterations, so much memory or so long a salt that \
+     trying a passphrase could hold the process up.",
     "Encrypt it again with usual parameters: `openssl pkcs8 -topk8 -v2 aes-256-cbc -iter 600000 -in KEY -out KEY.pem`.",
 );
 pub(super) static NO_MEMBER: Code = Code::refused(

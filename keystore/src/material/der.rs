@@ -10,7 +10,8 @@ use rsa::pkcs8::der::{Decode, Reader, SliceReader, Tag, Tagged};
 use sec1::{EcParameters, EcPrivateKey};
 
 use super::judge::{self, RsaParts};
-use super::{KeyError, Passphrase, PrivateKey, encrypted};
+use super::encrypted::{self, Opener};
+use super::{KeyError, PrivateKey};
 use crate::jwk::Curve;
 
 /// Whether this is one DER structure of exactly this length, by its first length octets.
@@ -66,12 +67,12 @@ pub(super) fn structure(der: &[u8]) -> Structure {
     }
 }
 
-/// Reads a private key, in the structure that the value turns out to have; `passphrase` is for an encrypted one.
-pub(super) fn read(der: &[u8], passphrase: Option<&Passphrase>) -> Result<PrivateKey, KeyError> {
+/// Reads a private key, in the structure that the value turns out to have; `opener` is for an encrypted one.
+pub(super) fn read(der: &[u8], opener: Option<&Opener<'_>>) -> Result<PrivateKey, KeyError> {
     match structure(der) {
         Structure::Pkcs8 => pkcs8(der),
         Structure::EncryptedPkcs8 => {
-            let opened = encrypted::open(der, passphrase)?;
+            let opened = encrypted::open(der, opener)?;
             match structure(&opened) {
                 Structure::Pkcs8 => pkcs8(&opened),
                 _ => Err(KeyError::MalformedDer { form: "what the encrypted PKCS#8 structure holds" }),

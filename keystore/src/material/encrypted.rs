@@ -4,6 +4,8 @@
 //! before any work is done: a hostile key must not hold a replica up, nor take its memory. The schemes before PBES2
 //! rest on DES, RC2 or one round of MD5; they are named and refused, and the cure converts them.
 
+use std::cell::Cell;
+
 use pkcs8::EncryptedPrivateKeyInfoRef;
 use pkcs8::der::asn1::{AnyRef, ObjectIdentifier};
 use pkcs8::der::{Decode, Tag, Tagged};
@@ -13,19 +15,49 @@ use zeroize::Zeroizing;
 
 use super::{KeyError, Passphrase, der};
 
+/// A passphrase, and how much work may still be done with it: over all keys of one record, since whoever writes one
+/// costly key can write many.
+#[derive(Debug)]
+pub(crate) struct Opener<'a> {
+    passphrase: &'a Passphrase,
+    /// In iterations of PBKDF2.
+    left: Cell<u64>,
+}
+
+impl<'a> Opener<'a> {
+    /// For one record.
+    pub(crate) fn new(passphrase: &'a Passphrase) -> Self {
+        Self { passphrase, left: Cell::new(MAX_RECORD_ITERATIONS) }
+    }
+
+    /// Takes a key's cost from what is left, before it is paid.
+    fn spend(&self, iterations: u64) -> Result<(), KeyError> {
+        let left = self.left.get().checked_sub(iterations).ok_or_else(|| {
+            costly(format!(
+                "together with the keys before it, more work than {MAX_RECORD_ITERATIONS} iterations of PBKDF2; so much \
+                 is done for all keys of a place"
+            ))
+        })?;
+        self.left.set(left);
+        Ok(())
+    }
+}
+
 /// The DER of the private key inside, in memory that is wiped.
 ///
 /// # Errors
 /// The scheme, then the cost, then the passphrase: what no passphrase could cure is said first.
-pub(super) fn open(der: &[u8], passphrase: Option<&Passphrase>) -> Result<Zeroizing<Vec<u8>>, KeyError> {
-    check(der)?;
+pub(super) fn open(der: &[u8], opener: Option<&Opener<'_>>) -> Result<Zeroizing<Vec<u8>>, KeyError> {
+    let cost = check(der)?;
     let info = EncryptedPrivateKeyInfoRef::from_der(der).map_err(|_| malformed())?;
     let EncryptionScheme::Pbes2(parameters) = &info.encryption_algorithm else { return Err(malformed()) };
     let encrypted = info.encrypted_data.as_bytes();
     if encrypted.len() < BLOCK_LEN {
         return Err(malformed());
     }
-    decrypt(parameters, encrypted, passphrase.ok_or(KeyError::Encrypted)?)
+    let opener = opener.ok_or(KeyError::Encrypted)?;
+    opener.spend(cost)?;
+    decrypt(parameters, encrypted, opener.passphrase)
 }
 
 fn decrypt(
@@ -43,8 +75,8 @@ fn decrypt(
 }
 
 /// Names every algorithm that is not read, which the reader of the structure itself would call a damaged one, and
-/// bounds what deriving costs.
-fn check(der: &[u8]) -> Result<(), KeyError> {
+/// bounds what deriving costs, which is returned in iterations of PBKDF2.
+fn check(der: &[u8]) -> Result<u64, KeyError> {
     let outer = der::children(der).ok_or_else(malformed)?;
     let [algorithm, _] = outer.as_slice() else { return Err(malformed()) };
     let (scheme, parameters) = identifier(*algorithm)?;
@@ -68,7 +100,8 @@ fn check(der: &[u8]) -> Result<(), KeyError> {
     match (kdf, counts.as_slice(), parameters.last()) {
         (PBKDF2, [iterations, ..], last) => {
             check_iterations(*iterations)?;
-            last.map_or(Ok(()), |last| check_prf(*last))
+            last.map_or(Ok(()), |last| check_prf(*last))?;
+            Ok(*iterations)
         }
         (SCRYPT, [n, r, p, ..], _) => check_scrypt(*n, *r, *p),
         (PBKDF2 | SCRYPT, ..) => Err(malformed()),
@@ -95,7 +128,7 @@ fn check_prf(last: AnyRef<'_>) -> Result<(), KeyError> {
 }
 
 /// RFC 7914 section 2: 128 · N · r octets of memory, gone through p times.
-fn check_scrypt(n: u64, r: u64, p: u64) -> Result<(), KeyError> {
+fn check_scrypt(n: u64, r: u64, p: u64) -> Result<u64, KeyError> {
     if n < 2 || !n.is_power_of_two() || r == 0 || p == 0 {
         return Err(malformed());
     }
@@ -104,7 +137,8 @@ fn check_scrypt(n: u64, r: u64, p: u64) -> Result<(), KeyError> {
         let most = "at most 64 MiB (128 · N · r) are taken, and gone through 4 times (p)";
         return Err(costly(format!("scrypt with N = {n}, r = {r}, p = {p}; {most}")));
     }
-    Ok(())
+    // The most that is taken of the one counts as the most of the other.
+    Ok((memory * p).div_ceil(MAX_SCRYPT_WORK / MAX_ITERATIONS))
 }
 
 /// A positive INTEGER; what is beyond 64 bits counts as the most, since it costs too much whatever it means.
@@ -148,6 +182,8 @@ fn malformed() -> KeyError {
 
 /// OWASP's advice of 2023 is 600,000 with SHA-256 and 1,300,000 with SHA-1; 2,000,000 take about a second.
 const MAX_ITERATIONS: u64 = 2_000_000;
+/// Three keys, as of current, next and previous, may cost the most, or ten what OWASP advises.
+const MAX_RECORD_ITERATIONS: u64 = 3 * MAX_ITERATIONS;
 /// Four times what OpenSSL and RustCrypto write (N = 16384, r = 8).
 const MAX_SCRYPT_MEMORY: u64 = 64 << 20;
 /// Octets mixed in all; this much takes less than a second.

@@ -7,10 +7,11 @@ use base64::engine::general_purpose::STANDARD;
 use zeroize::Zeroizing;
 
 use super::pem::{self, Block, SEQUENCE};
-use super::{KeyError, Passphrase, PrivateKey, der, private_jwk};
+use super::encrypted::Opener;
+use super::{KeyError, PrivateKey, der, private_jwk};
 
 /// Reads a key in any form that [`PrivateKey::parse`] promises.
-pub(super) fn read(value: &[u8], passphrase: Option<&Passphrase>) -> Result<PrivateKey, KeyError> {
+pub(super) fn read(value: &[u8], opener: Option<&Opener<'_>>) -> Result<PrivateKey, KeyError> {
     let value = without_mark(value);
     if is_blank(value) {
         return Err(KeyError::Empty);
@@ -18,11 +19,11 @@ pub(super) fn read(value: &[u8], passphrase: Option<&Passphrase>) -> Result<Priv
     if value.starts_with(&[0xff, 0xfe]) || value.starts_with(&[0xfe, 0xff]) {
         return Err(KeyError::Unrecognised { hint: "the text is UTF-16; save it as UTF-8" });
     }
-    if let Some(key) = read_bare(value, passphrase) {
+    if let Some(key) = read_bare(value, opener) {
         return key;
     }
     if let Some(decoded) = base64(value) {
-        return read_bare(without_mark(&decoded), passphrase).unwrap_or_else(|| Err(within_base64(&decoded)));
+        return read_bare(without_mark(&decoded), opener).unwrap_or_else(|| Err(within_base64(&decoded)));
     }
     Err(if pem::is_damaged_pem(value) {
         KeyError::MalformedPem {
@@ -34,9 +35,9 @@ pub(super) fn read(value: &[u8], passphrase: Option<&Passphrase>) -> Result<Priv
 }
 
 /// DER, JSON or PEM; `None` if it is none of these.
-fn read_bare(value: &[u8], passphrase: Option<&Passphrase>) -> Option<Result<PrivateKey, KeyError>> {
+fn read_bare(value: &[u8], opener: Option<&Opener<'_>>) -> Option<Result<PrivateKey, KeyError>> {
     if der::is_whole(value) {
-        return Some(der::read(value, passphrase));
+        return Some(der::read(value, opener));
     }
     let text = value.trim_ascii();
     if text.starts_with(b"{") {
@@ -45,7 +46,7 @@ fn read_bare(value: &[u8], passphrase: Option<&Passphrase>) -> Option<Result<Pri
     let unquoted = json_string(text);
     let text = unquoted.as_ref().map_or(text, |text| text.as_bytes());
     if pem::is_pem(text) {
-        return Some(pem::blocks(text).and_then(|blocks| from_blocks(&blocks, passphrase)));
+        return Some(pem::blocks(text).and_then(|blocks| from_blocks(&blocks, opener)));
     }
     // Binary that begins as DER does, but has another length than it says.
     let binary = text.first() == Some(&SEQUENCE) && text.iter().any(|octet| !octet.is_ascii());
@@ -53,7 +54,7 @@ fn read_bare(value: &[u8], passphrase: Option<&Passphrase>) -> Option<Result<Pri
 }
 
 /// The one private key among the blocks; certificates, parameters and public keys beside it are ignored.
-fn from_blocks(blocks: &[Block<'_>], passphrase: Option<&Passphrase>) -> Result<PrivateKey, KeyError> {
+fn from_blocks(blocks: &[Block<'_>], opener: Option<&Opener<'_>>) -> Result<PrivateKey, KeyError> {
     let private: Vec<_> = blocks.iter().filter(|block| block.label.ends_with("PRIVATE KEY")).collect();
     let [block] = private.as_slice() else {
         return Err(if private.is_empty() { without_private(blocks) } else { two(private.len()) });
@@ -67,7 +68,7 @@ fn from_blocks(blocks: &[Block<'_>], passphrase: Option<&Passphrase>) -> Result<
         label if label.starts_with("ENCRYPTED ") && label != "ENCRYPTED PRIVATE KEY" => {
             Err(KeyError::EncryptionUnsupported { scheme: "that of cosign or another tool's own".to_owned() })
         }
-        _ => der::read(&block.decode()?, passphrase),
+        _ => der::read(&block.decode()?, opener),
     }
 }
 

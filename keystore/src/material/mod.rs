@@ -28,6 +28,7 @@ use zeroize::Zeroizing;
 
 pub use codes::CODES;
 pub(crate) use codes::{ENCRYPTED, PASSPHRASE_UNUSED};
+pub(crate) use encrypted::Opener;
 pub use error::KeyError;
 pub(crate) use generate::{DEFAULT_RSA_BITS, GENERATED_RSA_BITS};
 pub use generate::{generate, generate_rsa};
@@ -74,7 +75,12 @@ impl PrivateKey {
     /// # Errors
     /// As [`parse`](Self::parse), and [`KeyError::WrongPassphrase`].
     pub fn parse_with(value: &[u8], passphrase: &Passphrase) -> Result<Self, KeyError> {
-        form::read(value, Some(passphrase))
+        form::read(value, Some(&Opener::new(passphrase)))
+    }
+
+    /// As [`parse`](Self::parse) or [`parse_with`](Self::parse_with), for one of several keys that share an opener.
+    pub(crate) fn parse_opened_by(value: &[u8], opener: Option<&Opener<'_>>) -> Result<Self, KeyError> {
+        form::read(value, opener)
     }
 
     /// Its kind.

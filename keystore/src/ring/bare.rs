@@ -16,7 +16,7 @@ use oneseal_providers::{Entries, SecretBytes};
 use super::{KeyState, Origin, Reading, Ring, RingKey, check};
 use crate::codes::{PROVIDER_IGNORED, PROVIDER_NOT_FOUND, PROVIDER_ROTATES_IN_PLACE};
 use crate::findings::chain;
-use crate::material::{KeyError, PrivateKey, form_of, member};
+use crate::material::{KeyError, Opener, PrivateKey, form_of, member};
 use crate::{Algorithm, Digest, Findings, Identity};
 
 /// Reads every entry whose name tells a role.
@@ -27,9 +27,10 @@ pub fn read(entries: &Entries, reading: &Reading<'_>) -> Result<(Ring, Findings)
     let mut notes = rotates_in_place(entries);
     let mut faults = Findings::new();
     let mut keys = Vec::new();
+    let opener = reading.passphrase.map(Opener::new);
     for (name, value) in entries.iter() {
         match parse_name(name) {
-            Ok(role) => match read_key(name, value, role, reading) {
+            Ok(role) => match read_key(name, value, role, reading.member, opener.as_ref()) {
                 Ok(key) => keys.push(key),
                 Err(found) => faults.extend(found),
             },
@@ -107,17 +108,19 @@ fn rotates_in_place(entries: &Entries) -> Findings {
     notes
 }
 
-fn read_key(name: &str, value: &SecretBytes, role: Role, reading: &Reading<'_>) -> Result<RingKey, Findings> {
+fn read_key(
+    name: &str,
+    value: &SecretBytes,
+    role: Role,
+    wanted: Option<&str>,
+    opener: Option<&Opener<'_>>,
+) -> Result<RingKey, Findings> {
     let value = value.expose();
-    let inner = reading.member.map(|wanted| member(value, wanted)).transpose();
+    let inner = wanted.map(|wanted| member(value, wanted)).transpose();
     let inner = inner.map_err(|error| refused(name, &error, value))?;
     let value = inner.as_ref().map_or(value, |inner| inner.as_slice());
     let refuse = |error: KeyError| refused(name, &error, value);
-    let private = match reading.passphrase {
-        Some(passphrase) => PrivateKey::parse_with(value, passphrase),
-        None => PrivateKey::parse(value),
-    };
-    let private = private.map_err(refuse)?;
+    let private = PrivateKey::parse_opened_by(value, opener).map_err(refuse)?;
     let key_type = private.key_type();
     let algorithm = role.algorithm.or(private.declared_algorithm()).unwrap_or(key_type.default_algorithm());
     if algorithm.key_type() != key_type {
