@@ -156,9 +156,9 @@ fn a_key_that_asks_for_too_much_is_refused_before_any_work() {
 #[test]
 fn many_costly_keys_cost_no_more_than_a_few() {
     let value = hostile(PBKDF2, b"saltsalt", &[integer(2_000_000)]);
-    let names = ["current", "next", "previous"].into_iter().flat_map(|role| {
-        ["RS256", "ES256", "EdDSA"].map(|algorithm| format!("{role}.{algorithm}.der"))
-    });
+    let names = ["current", "next", "previous"]
+        .into_iter()
+        .flat_map(|role| ["RS256", "ES256", "EdDSA"].map(|algorithm| format!("{role}.{algorithm}.der")));
     let mut entries = Entries::new();
     for name in names {
         entries.insert(name, value.clone());

@@ -1,7 +1,7 @@
 //! Files that others read while they are written: whole or not at all.
 
 use std::fs::{self, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -25,19 +25,6 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
         Err(_) => path.to_owned(),
     };
     write(&target, bytes).map_err(|error| not_written(path, error))
-}
-
-/// Reads at most `limit` bytes, whatever the path leads to.
-///
-/// # Errors
-/// It cannot be read, or is longer.
-pub(crate) fn read(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    fs::File::open(path)?.take(limit as u64 + 1).read_to_end(&mut bytes)?;
-    if bytes.len() > limit {
-        return Err(io::Error::other(format!("it is longer than {limit} bytes")));
-    }
-    Ok(bytes)
 }
 
 /// Why `path` was not written, with what to do about it.
@@ -111,12 +98,6 @@ mod tests {
         let nowhere = replace(&dir.path().join("no/such"), b"x").expect_err("no directory");
         assert!(nowhere.in_full().contains("make it first"), "{}", nowhere.in_full());
         assert_eq!(fs::read_dir(dir.path()).expect("there").count(), 0);
-    }
-
-    #[test]
-    fn what_never_ends_is_read_up_to_a_limit() {
-        assert!(read(Path::new("/dev/zero"), 10).is_err_and(|error| error.to_string().contains("longer")));
-        assert_eq!(read(Path::new("/dev/null"), 0).expect("empty"), b"");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use cli_support::{Said, oneseal, run, text};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use tempfile::TempDir;
 
 const ISSUER: &str = "https://oidc.example";
@@ -197,6 +198,20 @@ fn without_a_terminal_nothing_is_drawn() {
 }
 
 /// A file system that nobody may write to stands in for a read-only one: root may write anywhere else.
+#[test]
+fn a_fifo_that_nobody_writes_into_is_given_up() {
+    let dir = TempDir::new().expect("a directory");
+    let fifo = dir.path().join("fifo");
+    mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a FIFO");
+    let verify = ["verify", "token", "--aud", "rp", "--issuer", ISSUER];
+    let ask = ["healthcheck", "--url", "https://127.0.0.1:9/readyz"];
+    for (verb, flag) in [(&verify[..], "--jwks"), (&verify, "--ca"), (&ask, "--ca")] {
+        let said = run(oneseal(verb).args([flag, text(&fifo)]));
+        assert!(said.code.is_some_and(|code| [64, 78].contains(&code)), "{said:?}");
+        assert!(said.err.contains(flag) && said.err.contains("FIFO"), "{said:?}");
+    }
+}
+
 #[test]
 fn a_place_that_may_not_be_written_is_denied_by_name() {
     let ring = Ring::new();

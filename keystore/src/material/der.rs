@@ -9,8 +9,8 @@ use rsa::pkcs8::der::asn1::{AnyRef, ObjectIdentifier, OctetStringRef};
 use rsa::pkcs8::der::{Decode, Reader, SliceReader, Tag, Tagged};
 use sec1::{EcParameters, EcPrivateKey};
 
-use super::judge::{self, RsaParts};
 use super::encrypted::{self, Opener};
+use super::judge::{self, RsaParts};
 use super::{KeyError, PrivateKey};
 use crate::jwk::Curve;
 

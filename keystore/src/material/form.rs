@@ -6,8 +6,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use zeroize::Zeroizing;
 
-use super::pem::{self, Block, SEQUENCE};
 use super::encrypted::Opener;
+use super::pem::{self, Block, SEQUENCE};
 use super::{KeyError, PrivateKey, der, private_jwk};
 
 /// Reads a key in any form that [`PrivateKey::parse`] promises.

@@ -5,15 +5,14 @@
 //! printed once, by `main`.
 
 use std::ffi::OsString;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::config::{PartialConfig, Sources};
+use crate::config::{PartialConfig, Sources, disk};
 use crate::exit::{Exit, Failure};
 use crate::logging::LogFormat;
-use crate::{files, output};
+use crate::output;
 
 pub(crate) mod check;
 pub(crate) mod completions;
@@ -171,12 +170,9 @@ pub(crate) fn answer(said: &clap::Error) -> Result<Exit, Failure> {
 
 /// Certificates that are trusted beside the system's, as PEM.
 fn read_ca(path: &Path) -> Result<String, Failure> {
-    let read = files::read(path, MAX_CA).and_then(|pem| String::from_utf8(pem).map_err(io::Error::other));
+    let read = disk::read(path).map(|content| content.text.to_string());
     read.map_err(|error| Failure::usage(format!("--ca {} cannot be read", path.display())).because(error))
 }
-
-/// A bundle of all the world's authorities has a quarter of it.
-const MAX_CA: usize = 1 << 20;
 
 /// By which a key is known that was pasted by mistake: of PEM, and of a JWK. What is not taken is quoted otherwise.
 const KEY_MARKS: [&str; 2] = ["PRIVATE KEY", "\"d\""];

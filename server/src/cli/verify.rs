@@ -17,8 +17,9 @@ use oneseal_relying_party::{Builder, RelyingParty, VerifiedToken, VerifyError, f
 use serde_json::{Value, json};
 
 use super::Globals;
+use crate::config::disk;
 use crate::exit::{Exit, Failure};
-use crate::{files, output, times};
+use crate::{output, times};
 
 /// Which token, and against what.
 #[derive(Debug, clap::Args)]
@@ -125,10 +126,10 @@ impl Keys {
                 "with a --jwks file nothing is fetched: leave --connect-to and --ca out, or give --jwks a URL",
             )),
             Self::File(path) => {
-                let jwks = files::read(&path, fetch::MAX_DOCUMENT).map_err(|error| {
+                let jwks = disk::read_bytes(&path, fetch::MAX_DOCUMENT).map_err(|error| {
                     Failure::refused(format!("--jwks {} cannot be read", path.display())).because(error)
                 })?;
-                Ok(builder.jwks(jwks))
+                Ok(builder.jwks(jwks.to_vec()))
             }
         }
     }

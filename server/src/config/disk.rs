@@ -31,8 +31,11 @@ pub(crate) enum ReadError {
     #[error("it is a directory")]
     Directory,
     /// Above the limit.
-    #[error("it is larger than {} KiB", MAX_LEN / 1024)]
-    TooLarge,
+    #[error("it is larger than {} KiB", limit / 1024)]
+    TooLarge {
+        /// In octets.
+        limit: usize,
+    },
     /// Not ours to read.
     #[error("{0}")]
     Denied(String),
@@ -66,23 +69,40 @@ pub(crate) fn read(path: &Path) -> Result<Content, ReadError> {
     read_with(path, &PATIENCE)
 }
 
+/// Reads a whole file of at most `limit` octets, text or not; a pipe as [`read`] does.
+///
+/// # Errors
+/// [`ReadError`].
+pub(crate) fn read_bytes(path: &Path, limit: usize) -> Result<Zeroizing<Vec<u8>>, ReadError> {
+    Ok(read_whole(path, limit, &PATIENCE)?.0)
+}
+
 fn read_with(path: &Path, patience: &Patience) -> Result<Content, ReadError> {
+    let (bytes, metadata) = read_whole(path, MAX_LEN, patience)?;
+    let text = std::str::from_utf8(&bytes).map_err(|error| ReadError::NotUtf8 {
+        line: 1 + bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count(),
+    })?;
+    let text = Zeroizing::new(text.strip_prefix('\u{feff}').unwrap_or(text).to_owned());
+    Ok(Content { text, is_world_readable: metadata.permissions().mode() & 0o004 != 0 })
+}
+
+fn read_whole(
+    path: &Path,
+    limit: usize,
+    patience: &Patience,
+) -> Result<(Zeroizing<Vec<u8>>, Metadata), ReadError> {
     let file = open(path).map_err(|error| of_io(path, error))?;
     let metadata = file.metadata().map_err(|error| of_io(path, error))?;
     if metadata.is_dir() {
         return Err(ReadError::Directory);
     }
     // Reserved at once: growing would leave copies of a secret behind in freed memory.
-    let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_LEN + 1));
-    read_to_end(&file, &metadata, &mut bytes, patience)?;
-    if bytes.len() > MAX_LEN {
-        return Err(ReadError::TooLarge);
+    let mut bytes = Zeroizing::new(Vec::with_capacity(limit + 1));
+    read_to_end(&file, &metadata, &mut bytes, limit, patience)?;
+    if bytes.len() > limit {
+        return Err(ReadError::TooLarge { limit });
     }
-    let text = std::str::from_utf8(&bytes).map_err(|error| ReadError::NotUtf8 {
-        line: 1 + bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count(),
-    })?;
-    let text = Zeroizing::new(text.strip_prefix('\u{feff}').unwrap_or(text).to_owned());
-    Ok(Content { text, is_world_readable: metadata.permissions().mode() & 0o004 != 0 })
+    Ok((bytes, metadata))
 }
 
 /// Without waiting: opening a FIFO would last until somebody writes into it.
@@ -96,6 +116,7 @@ fn read_to_end(
     file: &File,
     metadata: &Metadata,
     bytes: &mut Vec<u8>,
+    limit: usize,
     patience: &Patience,
 ) -> Result<(), ReadError> {
     let began = SystemClock.boot();
@@ -103,7 +124,7 @@ fn read_to_end(
     let mut is_begun = !metadata.file_type().is_fifo();
     let mut is_last_look = false;
     loop {
-        let left = (MAX_LEN + 1).saturating_sub(bytes.len()) as u64;
+        let left = (limit + 1).saturating_sub(bytes.len()) as u64;
         match file.take(left).read_to_end(bytes) {
             Ok(_) if is_begun || !bytes.is_empty() => return Ok(()),
             Ok(_) if is_last_look => return Err(ReadError::NoWriter),
@@ -208,6 +229,13 @@ mod tests {
     }
 
     #[test]
+    fn what_never_ends_is_read_up_to_a_limit() {
+        let endless = read_bytes(Path::new("/dev/zero"), 10);
+        assert!(endless.is_err_and(|error| matches!(error, ReadError::TooLarge { limit: 10 })));
+        assert_eq!(*read_bytes(Path::new("/dev/null"), 0).unwrap(), b"");
+    }
+
+    #[test]
     fn a_pipe_whose_writer_says_nothing_is_given_up_later() {
         let (_dir, path) = fifo();
         let mut silent = writer(&path);
@@ -240,6 +268,6 @@ mod tests {
         let mut writer = OpenOptions::new().write(true).open(&path).unwrap();
         // Until the reader has gone.
         while writer.write_all(&[b'#'; 4096]).is_ok() {}
-        assert!(matches!(reader.join().unwrap(), Err(ReadError::TooLarge)));
+        assert!(matches!(reader.join().unwrap(), Err(ReadError::TooLarge { limit: MAX_LEN })));
     }
 }

@@ -10,7 +10,7 @@
 mod choose;
 mod codes;
 mod commented;
-mod disk;
+pub(crate) mod disk;
 #[cfg(test)]
 mod docs;
 mod environment;
