@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::claims::set::json_string;
 use crate::claims::{Audience, ClaimError, TokenLifetime};
-use crate::codes::{ALGORITHM_TWICE, ALGORITHMS_EMPTY, RULE_MALFORMED, SIGNING_THREADS};
+use crate::codes::{ALGORITHM_TWICE, ALGORITHMS_EMPTY, RULE_MALFORMED, RULE_NONE, SIGNING_THREADS};
 use crate::http::documents::Endpoints;
 use crate::issuer::{Inner, Issuer};
 use crate::metrics::Metrics;
@@ -146,7 +146,14 @@ impl Builder {
     ///
     /// # Cancel safety
     /// Changes nothing outside itself.
-    pub async fn build(mut self) -> Result<(Issuer, Tasks), Findings> {
+    pub async fn build(self) -> Result<(Issuer, Tasks), Findings> {
+        self.open_all().await.map_err(|mut findings| {
+            findings.drop_if_refused(RULE_NONE.name);
+            findings
+        })
+    }
+
+    async fn open_all(mut self) -> Result<(Issuer, Tasks), Findings> {
         let mut findings = std::mem::take(&mut self.faults);
         findings.extend(self.check_algorithms());
         findings.extend(self.rotation.check("rotation"));

@@ -62,5 +62,6 @@ pub(crate) static RULE_ALGORITHM_UNLISTED: Code = Code::refused(
 pub(crate) static RULE_NONE: Code = Code::info(
     "rule.none",
     "No rule allows anything, so nothing can be minted here; documents are served.",
-    "Allow an audience if this process is meant to mint.",
+    "Set admin.mint = true and admin.mint_audiences = [\"AUDIENCE\"] if this process is meant to mint; in the library, \
+     Builder::allow_mint.",
 );

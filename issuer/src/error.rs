@@ -19,13 +19,16 @@ pub enum MintError {
     /// The key was last seen too long ago to be sure that it still is the fleet's.
     #[error(
         "the key provider was last read {age_s} s ago, above the staleness limit of {limit_s} s; \
-         minting resumes by itself once the provider answers: see its errors in the log"
+         minting resumes by itself once {}: see the log", awaited(*.refused)
     )]
     Stale {
         /// How long ago, in seconds.
         age_s: u64,
         /// The limit, in seconds.
         limit_s: u64,
+        /// The code of the finding for which the provider's record is refused, such as `fleet.key_replaced`; `None`
+        /// where the provider gives no record.
+        refused: Option<&'static str>,
     },
     /// More tokens are asked for than can be signed.
     #[error("all RSA signing threads are busy and their queue is full; try again in {} s", BUSY_RETRY_AFTER.as_secs())]
@@ -148,6 +151,14 @@ pub enum VerifyError {
     },
 }
 
+/// What has to happen before a stale replica mints again.
+fn awaited(refused: Option<&str>) -> String {
+    match refused {
+        None => "the provider answers".to_owned(),
+        Some(code) => format!("the provider's record, which is refused ({code}), has been put right"),
+    }
+}
+
 fn list(algorithms: &[Algorithm]) -> String {
     algorithms.iter().map(|algorithm| algorithm.as_str()).collect::<Vec<_>>().join(" or ")
 }
@@ -165,7 +176,7 @@ mod tests {
     fn only_what_passes_by_itself_is_retryable() {
         assert!(MintError::Busy.is_retryable());
         assert_eq!(
-            MintError::Stale { age_s: 4000, limit_s: 3600 }.retry_after(),
+            MintError::Stale { age_s: 4000, limit_s: 3600, refused: None }.retry_after(),
             Some(Duration::from_secs(15))
         );
         assert!(!MintError::TasksNotRunning.is_retryable());

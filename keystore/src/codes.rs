@@ -62,8 +62,7 @@ pub(crate) static CODES: &[&Code] = &[
 pub(crate) static PROVIDER_NOT_FOUND: Code = Code::refused(
     "provider.not_found",
     "There is no key, or no passphrase, where the provider looks.",
-    "Make one with `oneseal keys init` (once, for all replicas), or correct the provider's location; at `passphrase`, \
-     correct provider.passphrase.",
+    "Put there what is missing, or correct the location; the finding says how, for the place that it names.",
 );
 pub(crate) static PROVIDER_DENIED: Code = Code::error(
     "provider.denied",
@@ -153,7 +152,8 @@ pub(crate) static RING_FORMAT: Code = Code::refused(
 pub(crate) static RING_ISSUER_MISMATCH: Code = Code::refused(
     "ring.issuer_mismatch",
     "The ring belongs to another issuer.",
-    "Set issuer.url to the ring's issuer, byte for byte, or point the provider at this issuer's ring.",
+    "Set issuer.url to the ring's issuer, byte for byte, or point the provider at this issuer's ring; if no token was \
+     ever minted with it, move the ring away and run `keys init` again.",
 );
 pub(crate) static RING_NO_ACTIVE: Code = Code::refused(
     "ring.no_active",

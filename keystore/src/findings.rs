@@ -137,6 +137,13 @@ impl Findings {
         self.0.extend(other.0);
     }
 
+    /// Drops those of `code` where something else forbids to boot: a remark on how it will run helps nobody then.
+    pub fn drop_if_refused(&mut self, code: &str) {
+        if self.has_errors() {
+            self.0.retain(|finding| finding.code.name != code);
+        }
+    }
+
     /// Each finding.
     pub fn iter(&self) -> impl Iterator<Item = &Finding> {
         self.0.iter()

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::accept::{SeenKids, Verdict, accept};
 use crate::codes::{
-    FLEET_KEY_REPLACED, PROVIDER_EPHEMERAL, PROVIDER_IMAGE_LAYER, PROVIDER_NEVER_UPDATES,
+    FLEET_KEY_REPLACED, PROVIDER_EPHEMERAL, PROVIDER_IMAGE_LAYER, PROVIDER_NEVER_UPDATES, PROVIDER_NOT_FOUND,
     PROVIDER_REPLACEABLE, PROVIDER_UNAVAILABLE, PROVIDER_WORLD_READABLE, RING_ACTIVATED_UNPUBLISHED,
     of_provider_error,
 };
@@ -85,11 +85,29 @@ struct Shared {
     refreshes_ok: AtomicU64,
     refreshes_failed: AtomicU64,
     records_refused: AtomicU64,
-    last_fault: Mutex<Option<Findings>>,
+    last_fault: Mutex<Option<Fault>>,
     advice: Findings,
 }
 
+/// Why the last look served nothing new.
+#[derive(Clone, Debug)]
+struct Fault {
+    findings: Findings,
+    /// Whether the provider gave a record, and that is what is wrong.
+    is_refusal: bool,
+}
+
 impl Shared {
+    fn last_fault(&self) -> Option<Fault> {
+        self.last_fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn refusal(&self) -> Option<Finding> {
+        let Fault { findings, is_refusal } = self.last_fault()?;
+        let error = findings.iter().find(|finding| finding.code.severity == Severity::Error);
+        error.filter(|_| is_refusal).cloned()
+    }
+
     fn freshness(&self) -> Freshness {
         let fresh_at = BootTime(Duration::from_millis(self.fresh_at_ms.load(Ordering::Acquire)));
         let limit = self.snapshot.load().rotation().staleness_limit();
@@ -176,6 +194,7 @@ impl Keystore {
             accepted: revision,
             hold: None,
             told: Age::Fresh,
+            has_refused: false,
             kids,
         };
         Ok((Self { shared }, follower))
@@ -198,8 +217,14 @@ impl Keystore {
             refreshes_ok: shared.refreshes_ok.load(Ordering::Relaxed),
             refreshes_failed: shared.refreshes_failed.load(Ordering::Relaxed),
             records_refused: shared.records_refused.load(Ordering::Relaxed),
-            last_fault: shared.last_fault.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            last_fault: shared.last_fault().map(|fault| fault.findings),
         }
+    }
+
+    /// The first thing that is wrong with the provider's record, if the last look found one and refused it; `None`
+    /// while all is well, and where the provider gives no record at all.
+    pub fn refusal(&self) -> Option<Finding> {
+        self.shared.refusal()
     }
 
     /// The warnings found when it was opened.
@@ -223,6 +248,8 @@ pub struct Follower {
     hold: Option<Hold>,
     /// What was last said of the snapshot's age.
     told: Age,
+    /// Whether a record has been refused since the last good one.
+    has_refused: bool,
     /// Every kid that was served, with its key.
     kids: SeenKids,
 }
@@ -301,7 +328,7 @@ impl Follower {
             Err(findings) => {
                 self.shared.refreshes_failed.fetch_add(1, Ordering::Relaxed);
                 tell(&findings, "the provider gave no record; the last good keys stay");
-                self.fault(Some(findings));
+                self.fault(Some(Fault { findings, is_refusal: false }));
                 self.tell_staleness();
                 return false;
             }
@@ -317,13 +344,17 @@ impl Follower {
                 self.shared.fresh_at_ms.store(millis(asked_at), Ordering::Release);
                 self.shared.refreshes_ok.fetch_add(1, Ordering::Relaxed);
                 self.fault(None);
+                if std::mem::take(&mut self.has_refused) {
+                    tracing::info!("the record that was refused has been put right: the provider's is good");
+                }
             }
             Err(findings) => {
                 self.shared.records_refused.fetch_add(1, Ordering::Relaxed);
                 if first_sight {
                     tell(&findings, "the record is refused; the last good keys stay");
                 }
-                self.fault(Some(findings));
+                self.has_refused = true;
+                self.fault(Some(Fault { findings, is_refusal: true }));
             }
         }
         self.tell_staleness();
@@ -423,23 +454,42 @@ impl Follower {
         } else {
             Age::Fresh
         };
-        if now != std::mem::replace(&mut self.told, now) {
-            match now {
-                Age::Fresh => tracing::info!("the provider answers again; minting goes on"),
-                Age::Old => {
-                    tracing::warn!(age_s, limit_s, "the last good look at the provider is getting old")
-                }
-                Age::Stale => tracing::error!(
-                    age_s,
-                    limit_s,
-                    "minting stops until the provider answers; publishing goes on"
-                ),
+        if now == std::mem::replace(&mut self.told, now) {
+            return;
+        }
+        match (now, self.shared.refusal()) {
+            (Age::Fresh, _) => tracing::info!("the last good look at the provider is fresh; minting goes on"),
+            (Age::Old, None) => {
+                tracing::warn!(age_s, limit_s, "the last good look at the provider is getting old");
             }
+            (Age::Old, Some(Finding { code, place, message })) => tracing::warn!(
+                age_s,
+                limit_s,
+                code = code.name,
+                place,
+                cure = code.cure,
+                "minting will stop at the limit: the provider's record is refused ({}): {message}",
+                code.name
+            ),
+            (Age::Stale, None) => tracing::error!(
+                age_s,
+                limit_s,
+                "minting stops until the provider answers; publishing goes on"
+            ),
+            (Age::Stale, Some(Finding { code, place, message })) => tracing::error!(
+                age_s,
+                limit_s,
+                code = code.name,
+                place,
+                cure = code.cure,
+                "minting stops: the provider's record is refused ({}): {message}; publishing goes on",
+                code.name
+            ),
         }
     }
 
-    fn fault(&self, findings: Option<Findings>) {
-        *self.shared.last_fault.lock().unwrap_or_else(PoisonError::into_inner) = findings;
+    fn fault(&self, fault: Option<Fault>) {
+        *self.shared.last_fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
     }
 }
 
@@ -497,13 +547,36 @@ pub(crate) async fn load(provider: &dyn SecretProvider) -> Result<Record, Findin
     Err(findings)
 }
 
+/// With what to do about it where nothing was found. That depends on the place, and on whether a key has ever been
+/// there: a replica that runs has lost its own, and must not be told to make another.
+pub(crate) fn advised(found: &Findings, advice: &str) -> Findings {
+    let mut advised = Findings::new();
+    for Finding { code, place, message } in found.iter() {
+        let is_missing = code.name == PROVIDER_NOT_FOUND.name;
+        let message = if is_missing { format!("{message}; {advice}") } else { message.clone() };
+        advised.push(code, place, message);
+    }
+    advised
+}
+
+/// What makes a first key at such a place.
+fn where_to_put_a_key(description: &Description) -> &'static str {
+    if description.writable {
+        "make the first ring with `oneseal keys init` (once, for all replicas), or correct the provider's location"
+    } else if description.kind == "env" {
+        "give this process the variable with the key in it, or name the right one as the provider"
+    } else {
+        "put the key there, or correct the provider's location"
+    }
+}
+
 /// The first look: the passphrase is judged whether it is needed or not, so that its faults are found at the start.
 async fn first(
     provider: &dyn SecretProvider,
     description: &Description,
     options: &KeystoreOptions,
 ) -> Result<(Revision, (Snapshot, Findings)), Findings> {
-    let loaded = load(provider).await;
+    let loaded = load(provider).await.map_err(|found| advised(&found, where_to_put_a_key(description)));
     let Read { mut result, asked_passphrase } = match loaded {
         Ok(record) => {
             let revision = record.revision.clone();

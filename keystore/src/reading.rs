@@ -15,7 +15,7 @@ use oneseal_providers::{Description, Entries, Record, SecretProvider};
 use crate::Findings;
 use crate::codes::PROVIDER_MALFORMED;
 use crate::findings::Finding;
-use crate::keystore::{judge_advice, load};
+use crate::keystore::{advised, judge_advice, load};
 use crate::material::{ENCRYPTED, Passphrase};
 use crate::ring::Reading;
 
@@ -69,7 +69,9 @@ pub(crate) async fn read<T: Send + 'static>(
 /// Loads the passphrase; every fault is told as one of the place `passphrase`.
 pub(crate) async fn passphrase(provider: &dyn SecretProvider) -> Result<Passphrase, Findings> {
     let description = provider.describe();
-    let record = load(provider).await.map_err(|found| at_passphrase(&found, &description))?;
+    let record = load(provider)
+        .await
+        .map_err(|found| at_passphrase(&advised(&found, WHERE_TO_PUT_A_PASSPHRASE), &description))?;
     let mut findings = Findings::new();
     let place = place(&description);
     let Some(value) = only_value(&record.entries) else {
@@ -105,6 +107,8 @@ fn only_value(entries: &Entries) -> Option<&[u8]> {
         _ => entries.get("passphrase").map(|value| value.expose()),
     }
 }
+
+const WHERE_TO_PUT_A_PASSPHRASE: &str = "put the passphrase there, or correct provider.passphrase";
 
 fn at_passphrase(found: &Findings, description: &Description) -> Findings {
     let mut moved = Findings::new();

@@ -11,7 +11,7 @@ use oneseal_keystore::{
     Algorithm, Findings, InitError, InitRequest, IssuerUrl, KeyType, Keystore, KeystoreOptions, Making,
     Snapshot, init, init_telling,
 };
-use oneseal_providers::{Durability, Entries, ErrorKind, SecretProvider};
+use oneseal_providers::{Durability, Entries, EnvProvider, ErrorKind, SecretProvider};
 use oneseal_testing::{Canary, FixedClock, MemoryProvider};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinHandle;
@@ -117,6 +117,28 @@ async fn every_way_to_have_no_key_is_refused_by_name() {
     assert_eq!(
         boot_faults(other).await,
         ["provider.not_found", "provider.ignored_entry", "provider.ignored_entry"]
+    );
+}
+
+/// A variable cannot be written by us, and a passphrase is not made: only where a ring can be made is that advised.
+#[tokio::test]
+async fn what_is_missing_is_told_with_what_to_do_about_it_at_that_place() {
+    let said = async |provider: Arc<dyn SecretProvider>, options| {
+        let clock = Arc::new(FixedClock::at(UnixTime(0)));
+        let found = Keystore::open(provider, options, clock).await.map(drop).unwrap_err();
+        found.iter().map(|Finding { message, .. }| message.clone()).collect::<Vec<_>>().join("\n")
+    };
+    let writable = said(Arc::new(MemoryProvider::new()), options()).await;
+    assert!(writable.contains("`oneseal keys init`"), "{writable}");
+    let variable = said(Arc::new(EnvProvider::captured("SIGNING_KEY", None)), options()).await;
+    assert!(variable.contains("give this process the variable") && !variable.contains("init"), "{variable}");
+    let mut locked = options();
+    locked.passphrase = Some(Arc::new(MemoryProvider::new()));
+    let key = Arc::new(MemoryProvider::with(entries(&[("current", RSA)])));
+    let passphrase = said(key, locked).await;
+    assert!(
+        passphrase.contains("correct provider.passphrase") && !passphrase.contains("init"),
+        "{passphrase}"
     );
 }
 
@@ -255,6 +277,23 @@ async fn an_outage_ages_what_is_served_and_never_changes_it() {
     live.provider.set_outage(None);
     live.provider.set(entries(&[("current", RSA)]));
     wait_for(|| (!live.keystore.freshness().is_stale()).then_some(())).await;
+    live.close().await;
+}
+
+#[tokio::test]
+async fn a_refused_record_is_told_apart_from_a_silent_provider_until_it_is_put_right() {
+    let live = Live::open(entries(&[("current", ED25519)])).await;
+    assert!(live.keystore.refusal().is_none());
+    live.provider.set(entries(&[("current", OTHER_ED25519)]));
+    let refused = wait_for(|| live.keystore.refusal()).await;
+    assert_eq!(refused.code.name, "fleet.key_replaced");
+    assert!(refused.message.contains("offered: "), "{}", refused.message);
+    live.provider.set(entries(&[("current", ED25519)]));
+    wait_for(|| live.keystore.refusal().is_none().then_some(())).await;
+    live.provider.set_outage(Some(ErrorKind::Unavailable));
+    live.provider.set(entries(&[("current", ED25519)]));
+    assert_eq!(names(&live.fault().await), ["provider.unavailable"]);
+    assert!(live.keystore.refusal().is_none(), "nothing came that could be refused");
     live.close().await;
 }
 

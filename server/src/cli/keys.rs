@@ -55,7 +55,7 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
 }
 
 /// Which ring, where configuration does not say or says otherwise.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 struct Place {
     /// Where the ring rests, such as file:/var/lib/oneseal/keyring.json [default: configuration's provider]
     // A text here and judged with the configuration: clap would repeat a key that is pasted by mistake. PEM begins with

@@ -7,7 +7,7 @@ use oneseal_providers::Durability;
 use serde::Serialize;
 
 use super::online::{self, Measure};
-use super::{is_of_key, self_check, together, with_others};
+use super::{RULE_NONE, is_of_key, self_check, together, with_others};
 use crate::app;
 use crate::config::{Config, Effective, Mistakes, ProviderChoice, Settings, Sources};
 use crate::http::bind::Sockets;
@@ -112,6 +112,7 @@ pub(crate) async fn check(sources: Sources, scope: Scope) -> Report {
     if scope.sockets && !settings.is_listen_faulty {
         findings.extend(Sockets::probe(&settings.listen));
     }
+    findings.drop_if_refused(RULE_NONE);
     let key = issuer.zip(provider).map(|(issuer, choice)| describe(&issuer, &choice));
     Report { findings, effective: is_whole.then_some(settings.effective), key, measures }
 }

@@ -66,6 +66,7 @@ pub(crate) async fn open(
                 if !findings.has_errors() {
                     findings.extend(ask(&issuer).await);
                 }
+                findings.drop_if_refused(RULE_NONE);
                 return if findings.has_errors() {
                     Err(findings)
                 } else {
@@ -144,6 +145,8 @@ fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// A remark on what a running server will not do. Beside a refusal it is noise.
+pub(super) const RULE_NONE: &str = "rule.none";
 /// A provider that is just starting is asked again soon.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// One that is down for longer costs some twelve log lines a minute at most.

@@ -118,10 +118,16 @@ impl From<MintError> for ApiError {
             | MintError::AlgorithmNotAllowed { .. }
             | MintError::LifetimeTooLong { .. } => Self::denied(error.to_string()),
             MintError::LifetimeTooShort { .. } | MintError::Invalid(_) => Self::invalid(error.to_string()),
-            MintError::Stale { age_s, limit_s } => {
+            MintError::Stale { age_s, limit_s, refused } => {
+                let awaited = match refused {
+                    None => "its key provider answers".to_owned(),
+                    Some(code) => format!(
+                        "what its key provider holds, which it refuses ({code}), has been put right; its log says more"
+                    ),
+                };
                 let words = format!(
-                    "this replica last saw its keys {age_s} s ago, above its limit of {limit_s} s; \
-                     it mints again once its key provider answers"
+                    "this replica last saw good keys {age_s} s ago, above its limit of {limit_s} s; \
+                     it mints again once {awaited}"
                 );
                 Self::unavailable(words, retry_after)
             }
@@ -169,7 +175,7 @@ mod tests {
             ),
             (MintError::LifetimeTooShort { life: lifetime(60), backdate_s: 60 }, 400, "invalid_request"),
             (MintError::Invalid(invalid()), 400, "invalid_request"),
-            (MintError::Stale { age_s: 4000, limit_s: 3600 }, 503, "temporarily_unavailable"),
+            (MintError::Stale { age_s: 4000, limit_s: 3600, refused: None }, 503, "temporarily_unavailable"),
             (MintError::Busy, 503, "temporarily_unavailable"),
             (MintError::NoKey(Algorithm::Es256), 503, "temporarily_unavailable"),
             (MintError::TasksNotRunning, 503, "temporarily_unavailable"),
@@ -192,15 +198,27 @@ mod tests {
 
     #[test]
     fn our_own_faults_are_not_explained_to_callers() {
-        for error in
-            [MintError::TasksNotRunning, MintError::Failed, MintError::Stale { age_s: 9, limit_s: 8 }]
-        {
+        for error in [
+            MintError::TasksNotRunning,
+            MintError::Failed,
+            MintError::Stale { age_s: 9, limit_s: 8, refused: None },
+        ] {
             let said = ApiError::from(error.clone()).description().to_owned();
             assert_ne!(said, error.to_string());
             for internal in ["Tasks", "thread", "provider was", "primitive"] {
                 assert!(!said.contains(internal), "{said}");
             }
         }
+    }
+
+    #[test]
+    fn who_cannot_mint_learns_whether_the_provider_is_silent_or_its_record_refused() {
+        let said = |refused| {
+            ApiError::from(MintError::Stale { age_s: 9, limit_s: 8, refused }).description().to_owned()
+        };
+        assert!(said(None).contains("once its key provider answers"), "{}", said(None));
+        let refused = said(Some("fleet.key_replaced"));
+        assert!(refused.contains("(fleet.key_replaced)") && !refused.contains("answers"), "{refused}");
     }
 
     #[test]

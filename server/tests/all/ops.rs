@@ -1,6 +1,7 @@
 //! Probes and metrics.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use crate::support::http::{ask, get};
@@ -46,6 +47,41 @@ fn metrics_have_the_issuers_and_the_servers() {
     }
     assert_eq!(text.matches("# EOF").count(), 1);
     assert!(text.ends_with("# EOF\n"));
+}
+
+#[test]
+fn a_record_that_stays_refused_is_named_where_minting_stops_and_told_when_it_is_put_right() {
+    let place = Place::with_ring("ES256");
+    let server = short_sighted(&place);
+    let good = fs::read(place.path("ring.json")).unwrap();
+    let foreign = Place::with_ring("ES256").private_jwk().to_string().into_bytes();
+    replace(&place, &foreign);
+    within(Duration::from_secs(60), "staleness", || {
+        Some(get(server.ops, "/readyz?for=mint")).filter(|answer| answer.status == 503)
+    });
+    let line = until("the cause to be named", || {
+        let log = server.log();
+        log.lines().find(|line| line.contains("minting stops")).map(str::to_owned)
+    });
+    assert!(
+        line.contains("minting stops: the provider's record is refused (fleet.key_replaced): "),
+        "{line}"
+    );
+    let refused = server.mint(r#"{"sub":"pod","aud":"rp"}"#);
+    assert_eq!(refused.status, 503);
+    assert!(refused.text().contains("(fleet.key_replaced)"), "{}", refused.text());
+    assert!(!refused.text().contains("provider answers"), "{}", refused.text());
+    replace(&place, &good);
+    until("the good record", || server.log().contains("has been put right").then_some(()));
+    until("minting", || (get(server.ops, "/readyz?for=mint").status == 200).then_some(()));
+}
+
+/// Whole at any moment, as a careful operator would.
+fn replace(place: &Place, ring: &[u8]) {
+    let new = place.path("ring.new");
+    fs::write(&new, ring).unwrap();
+    fs::set_permissions(&new, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::rename(new, place.path("ring.json")).unwrap();
 }
 
 #[test]

@@ -33,8 +33,10 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> {
     let Args { place, alg, rsa_bits, json } = args;
+    let configured = alg.is_some().then(|| super::load(place.clone().sources(globals)));
     let sources = place.sources(globals).flag("--alg", "issuer.algorithms", alg);
     let config = super::load(sources)?;
+    let configured = configured.and_then(Result::ok).map(|config| config.settings.algorithms);
     let provider = app::provider(&config.provider);
     let mut request = InitRequest::new(config.issuer);
     request.algorithms = config.settings.algorithms;
@@ -48,6 +50,9 @@ pub(super) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     let initialised = with_progress(&*provider, request).await?;
     let description = provider.describe();
     let missing = missing(&asked, &initialised);
+    if let Some(setting) = configured.and_then(|configured| setting(&configured, &initialised)) {
+        output::complain(&format!("also set {setting}: as it is, a server refuses this ring"));
+    }
     if json {
         output::answer(as_json(&initialised, &description, &issuer, missing.as_deref()), Exit::Done)?;
     } else {
@@ -157,6 +162,17 @@ fn missing(asked: &[Algorithm], initialised: &Initialised) -> Option<Vec<&'stati
     let is_there = |algorithm: &&Algorithm| initialised.keys.iter().any(|(_, there)| there == *algorithm);
     let missing: Vec<_> = asked.iter().filter(|algorithm| !is_there(algorithm)).map(|a| a.as_str()).collect();
     (!missing.is_empty()).then_some(missing)
+}
+
+/// The setting without which a server of this configuration would refuse the ring for a key of another algorithm.
+fn setting(configured: &[Algorithm], initialised: &Initialised) -> Option<String> {
+    if initialised.keys.iter().all(|(_, algorithm)| configured.contains(algorithm)) {
+        return None;
+    }
+    let mut names: Vec<_> =
+        initialised.keys.iter().map(|(_, algorithm)| format!("\"{algorithm}\"")).collect();
+    names.dedup();
+    Some(format!("issuer.algorithms = [{}]", names.join(", ")))
 }
 
 fn told(initialised: &Initialised, provider: &Description, issuer: &str) -> String {
