@@ -63,5 +63,5 @@ pub(crate) static RULE_NONE: Code = Code::info(
     "rule.none",
     "No rule allows anything, so nothing can be minted here; documents are served.",
     "Set admin.mint = true and admin.mint_audiences = [\"AUDIENCE\"] if this process is meant to mint; in the library, \
-     Builder::allow_mint.",
+     Builder::allow.",
 );

@@ -553,7 +553,11 @@ pub(crate) fn advised(found: &Findings, advice: &str) -> Findings {
     let mut advised = Findings::new();
     for Finding { code, place, message } in found.iter() {
         let is_missing = code.name == PROVIDER_NOT_FOUND.name;
-        let message = if is_missing { format!("{message}; {advice}") } else { message.clone() };
+        let message = match message.strip_suffix('?') {
+            _ if !is_missing => message.clone(),
+            Some(question) => format!("{question}? If not, {advice}"),
+            None => format!("{message}; {advice}"),
+        };
         advised.push(code, place, message);
     }
     advised

@@ -65,6 +65,18 @@ fn init_makes_a_ring_once_and_then_says_that_it_is_there() {
 }
 
 #[test]
+fn init_tells_the_setting_without_which_a_server_refuses_the_ring() {
+    let said = |algorithms: &str| {
+        let dir = TempDir::new().expect("a directory");
+        run(keys("init", &ring(&dir)).args(["--alg", algorithms])).done().err
+    };
+    assert!(said("ES256").contains("also set issuer.algorithms = [\"ES256\"]"), "{}", said("ES256"));
+    let two = said("RS256,EdDSA");
+    assert!(two.contains("issuer.algorithms = [\"RS256\", \"EdDSA\"]"), "{two}");
+    assert!(!said("RS256").contains("issuer.algorithms"));
+}
+
+#[test]
 fn of_many_that_init_at_once_one_makes_the_ring_and_all_tell_of_the_same() {
     let dir = TempDir::new().expect("a directory");
     let spawn = || {
