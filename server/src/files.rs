@@ -1,11 +1,13 @@
 //! Files that others read while they are written: whole or not at all.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use uuid::Uuid;
+use zeroize::Zeroizing;
 
 use crate::exit::{Exit, Failure};
 
@@ -25,6 +27,53 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
         Err(_) => path.to_owned(),
     };
     write(&target, bytes).map_err(|error| not_written(path, error))
+}
+
+/// What stands where something is to be written.
+#[derive(Debug)]
+pub(crate) enum There {
+    /// Nothing, nor a link.
+    Nothing,
+    /// A regular file.
+    Regular {
+        /// All of it. It may be a key.
+        content: Zeroizing<Vec<u8>>,
+        /// Still open.
+        file: File,
+    },
+    /// What nothing of ours is; in words that go on after "it is there and ".
+    Odd(&'static str),
+}
+
+/// Looks at what is at `path` itself: a link is not followed, and nothing but a regular file is opened.
+///
+/// # Errors
+/// It cannot be read.
+pub(crate) fn look(path: &Path, limit: usize) -> io::Result<There> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(There::Nothing),
+        Err(error) => return Err(error),
+        Ok(found) if found.is_symlink() => return Ok(There::Odd("a link")),
+        Ok(found) if !found.is_file() => return Ok(There::Odd("no regular file")),
+        Ok(_) => {}
+    }
+    // What may have come there in the meantime is not followed, nor waited for.
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Ok(There::Odd("no regular file"));
+    }
+    let mut content = Zeroizing::new(Vec::with_capacity(limit + 1));
+    (&file).take(limit as u64 + 1).read_to_end(&mut content)?;
+    if content.len() > limit {
+        return Ok(There::Odd("longer than what is written there"));
+    }
+    Ok(There::Regular { content, file })
+}
+
+/// Why nothing was written over `what` is there.
+pub(crate) fn left_alone(what: &str) -> io::Error {
+    io::Error::other(format!("it is there and {what}; it is left alone: name another, or move it away"))
 }
 
 /// Why `path` was not written, with what to do about it.
@@ -60,7 +109,7 @@ fn write(target: &Path, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)?;
     file.sync_all()?;
     fs::rename(&temporary.0, target)?;
-    fs::File::open(directory)?.sync_all()
+    File::open(directory)?.sync_all()
 }
 
 /// Removed when dropped; after the rename nothing of this name is there.

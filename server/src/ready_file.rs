@@ -3,16 +3,16 @@
 //! With port 0 the system chooses, so a caller has to be told; and a file that appears whole says at the same time
 //! that the server is ready.
 
-use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::exit::Failure;
 use crate::http::bind::Sockets;
-use crate::whole_file::WholeFile;
+use crate::whole_file::{self, WholeFile};
 
 /// What is bound, by whom, for which issuer. Written as one line of JSON.
 #[derive(Clone, Debug, Serialize)]
@@ -64,23 +64,26 @@ impl ReadyFile {
     /// Removes what an earlier server left at `path`, which would be taken for ours.
     ///
     /// # Errors
-    /// It cannot be removed.
+    /// It cannot be removed, or is no such file: nothing else is ever replaced.
     pub(crate) fn clear(path: &Path) -> Result<(), Failure> {
-        match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failure(path, error)),
-            _ => Ok(()),
-        }
+        whole_file::clear(path, is_ready_file).map_err(|error| failure(path, error))
     }
 
     /// Writes it whole: nobody ever reads half of it.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// It cannot be written, or what is there by now is no ready file.
     pub(crate) fn write(path: PathBuf, addresses: &Addresses) -> Result<Self, Failure> {
         let line = serde_json::to_string(addresses).map_err(|error| failure(&path, error))? + "\n";
-        let written = WholeFile::write(path.clone(), line.as_bytes());
+        let written = WholeFile::write(path.clone(), line.as_bytes(), is_ready_file);
         Ok(Self { _file: written.map_err(|error| failure(&path, error))? })
     }
+}
+
+/// By what every version writes. A ring document names an issuer too, and no process.
+fn is_ready_file(content: &[u8]) -> bool {
+    let told = serde_json::from_slice::<Value>(content).unwrap_or_default();
+    told["issuer"].is_string() && told["documents"].is_string() && told["pid"].is_u64()
 }
 
 fn failure(path: &Path, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Failure {
@@ -91,6 +94,8 @@ fn failure(path: &Path, error: impl Into<Box<dyn std::error::Error + Send + Sync
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -117,6 +122,17 @@ mod tests {
              \"documents_url\":\"https://127.0.0.1:8080\",\"ops_url\":\"http://127.0.0.1:8080\",\"admin\":null,\"pid\":7}\n"
         );
         drop(file);
+        fs::write(&path, text).expect("left by one that was killed");
+        ReadyFile::clear(&path).expect("of its kind");
+        for other in
+            ["{\"issuer\":\"https://oidc.example\",\"keys\":[]}", "[1]", "-----BEGIN PRIVATE KEY-----", ""]
+        {
+            fs::write(&path, other).expect("written");
+            let refused = ReadyFile::clear(&path).expect_err(other).in_full();
+            assert!(refused.contains("--ready-file") && refused.contains("left alone"), "{refused}");
+            assert_eq!(fs::read_to_string(&path).expect("there"), other);
+        }
+        fs::remove_file(&path).expect("there");
         assert_eq!(fs::read_dir(dir.path()).expect("readable").count(), 0);
         let nowhere = ReadyFile::write(dir.path().join("no/such/dir"), &addresses).expect_err("no directory");
         assert!(nowhere.in_full().contains("--ready-file"));

@@ -200,7 +200,7 @@ fn an_exported_file_is_replaced_whole_and_what_is_no_file_is_left_alone() {
     run(keys("init", &ring(&dir)).args(["--alg", "ES256"])).done();
     let file = dir.path().join("jwks.json");
     let export = |to: &Path| run(keys("export", &ring(&dir)).args(["--out", text(to), "--json"]));
-    fs::write(&file, "old").expect("written");
+    run(keys("export", &ring(&dir)).args(["--format", "pem", "--out", text(&file)])).done();
     let told = export(&file).done().json();
     let jwks = run(&mut keys("export", &ring(&dir))).done();
     assert_eq!(fs::read_to_string(&file).expect("there"), jwks.out);
@@ -213,6 +213,30 @@ fn an_exported_file_is_replaced_whole_and_what_is_no_file_is_left_alone() {
     let mut left: Vec<_> = left.filter(|name| !name.to_string_lossy().contains("lock")).collect();
     left.sort();
     assert_eq!(left, ["jwks.json", "keyring.json"]);
+}
+
+#[test]
+fn an_export_replaces_neither_the_key_it_reads_nor_anything_else_of_worth() {
+    let dir = TempDir::new().expect("a directory");
+    let at = |name: &str| dir.path().join(name);
+    run(keys("init", &ring(&dir)).args(["--alg", "ES256"])).done();
+    fs::hard_link(ring(&dir), at("same")).expect("linked");
+    std::os::unix::fs::symlink(ring(&dir), at("link")).expect("linked");
+    fs::write(at("pem"), "-----BEGIN PRIVATE KEY-----\nMC4CAQ\n-----END PRIVATE KEY-----\n")
+        .expect("written");
+    fs::write(at("notes"), "to do").expect("written");
+    fs::write(at("empty"), "").expect("written");
+    for name in ["keyring.json", "same", "link", "pem", "notes"] {
+        let before = fs::read(at(name)).expect("there");
+        for format in ["jwks", "pem", "spki"] {
+            let said = run(keys("export", &ring(&dir)).args(["--format", format, "--out", text(&at(name))]));
+            said.refused(78, &["left alone", name]);
+            assert_eq!(fs::read(at(name)).expect("there"), before, "{name}");
+        }
+    }
+    for format in ["jwks", "pem", "spki", "jwks"] {
+        run(keys("export", &ring(&dir)).args(["--format", format, "--out", text(&at("empty"))])).done();
+    }
 }
 
 #[test]

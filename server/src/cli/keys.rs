@@ -1,6 +1,7 @@
 //! `oneseal keys`: make the first key, and look at what is there. Private halves never leave by this door.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Subcommand;
@@ -99,11 +100,17 @@ impl Place {
 struct Opened {
     provider: Description,
     snapshot: Arc<Snapshot>,
+    /// The file or directory that it was read from.
+    file: Option<PathBuf>,
 }
 
 /// Reads the ring. Where it rests, and with which algorithms it is served, is not judged: that is `check`'s to say.
 async fn open(place: Place, globals: &Globals) -> Result<Opened, Failure> {
     let config = load(place.sources(globals))?;
+    let file = match &config.provider {
+        ProviderChoice::File { path, .. } => Some(path.clone()),
+        ProviderChoice::Env { .. } | ProviderChoice::Inline { .. } => None,
+    };
     let choice = match config.provider {
         ProviderChoice::File { path, .. } => ProviderChoice::File { path, durable: true },
         other @ (ProviderChoice::Env { .. } | ProviderChoice::Inline { .. }) => other,
@@ -117,7 +124,7 @@ async fn open(place: Place, globals: &Globals) -> Result<Opened, Failure> {
     options.member = config.unlocking.member;
     let opened = Keystore::open(provider, options, Arc::new(SystemClock)).await;
     let (keystore, _not_followed) = opened.map_err(Failure::found)?;
-    Ok(Opened { provider: description, snapshot: keystore.snapshot() })
+    Ok(Opened { provider: description, snapshot: keystore.snapshot(), file })
 }
 
 fn load(sources: Sources) -> Result<Config, Failure> {

@@ -1,6 +1,7 @@
 //! `oneseal serve`: logs, configuration, gate, bind, print, wait, drain, exit code.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use oneseal::keystore::ring::KeyState;
@@ -19,8 +20,8 @@ use crate::lifecycle::{Limits, Server, Signals};
 use crate::logging::{self, LogFormat};
 use crate::notify::Notifier;
 use crate::ready_file::{Addresses, ReadyFile};
-use crate::tls::Tls;
-use crate::whole_file::WholeFile;
+use crate::tls::{Tls, is_authority};
+use crate::whole_file::{self, WholeFile};
 use crate::{app, output, report};
 
 /// How this server is to be started, beside its configuration.
@@ -77,6 +78,9 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     let mut signals = Signals::listen(exit_on_stdin_eof)?;
     if let Some(path) = &ready_file {
         ReadyFile::clear(path)?;
+    }
+    if dev_tls {
+        whole_file::may_replace(&dev_tls_ca, is_authority).map_err(|error| no_ca(&dev_tls_ca, error))?;
     }
 
     let (tls, found) = Tls::open(&config.settings.tls, &config.issuer, &SystemClock).await;
@@ -156,14 +160,18 @@ fn announce(addresses: &Addresses, config: &Config, tls: Option<&Tls>) {
 }
 
 fn write_ca(path: PathBuf, pem: &str) -> Result<WholeFile, Failure> {
+    let written = WholeFile::write(path.clone(), pem.as_bytes(), is_authority);
+    let file = written.map_err(|error| no_ca(&path, error))?;
+    tracing::warn!(ca = %file.path().display(), "development certificate: clients trust it by this file");
+    Ok(file)
+}
+
+fn no_ca(path: &Path, error: io::Error) -> Failure {
     let words = format!(
         "the development certificate {} cannot be written; name another file with --dev-tls-ca",
         path.display()
     );
-    let written = WholeFile::write(path, pem.as_bytes());
-    let file = written.map_err(|error| Failure::refused(words).because(error))?;
-    tracing::warn!(ca = %file.path().display(), "development certificate: clients trust it by this file");
-    Ok(file)
+    Failure::refused(words).because(error)
 }
 
 /// Tells why the server does not start, in the form that standard error has.

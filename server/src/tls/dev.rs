@@ -14,7 +14,9 @@ use rcgen::{
     KeyPair, KeyUsagePurpose, date_time_ymd,
 };
 use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::{PemObject, SectionKind};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use x509_cert::der::Decode as _;
 use zeroize::Zeroize;
 
 use super::certificate::{self, Certificate};
@@ -34,6 +36,15 @@ pub(super) fn make(
     Ok((certificate::made(vec![chain], key, issuer, provider, now)?, ca))
 }
 
+/// Whether `pem` is the certificate of such an authority and nothing else, of this process or another one.
+pub(crate) fn is_authority(pem: &[u8]) -> bool {
+    let sections: Result<Vec<(SectionKind, Vec<u8>)>, _> = PemObject::pem_slice_iter(pem).collect();
+    let Ok([(SectionKind::Certificate, der)]) = sections.as_deref() else { return false };
+    x509_cert::Certificate::from_der(der).is_ok_and(|certificate| {
+        certificate.tbs_certificate().subject().to_string() == format!("CN={AUTHORITY}")
+    })
+}
+
 struct Generated {
     chain: rustls::pki_types::CertificateDer<'static>,
     key: PrivateKeyDer<'static>,
@@ -42,7 +53,7 @@ struct Generated {
 
 fn generate(host: &str, now: UnixTime) -> Result<Generated, rcgen::Error> {
     let mut ca_key = KeyPair::generate()?;
-    let mut ca = params(Vec::new(), "oneseal development authority", now)?;
+    let mut ca = params(Vec::new(), AUTHORITY, now)?;
     ca.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     ca.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     let ca_certificate = ca.self_signed(&ca_key)?;
@@ -73,6 +84,8 @@ fn params(names: Vec<String>, common_name: &str, now: UnixTime) -> Result<Certif
     Ok(params)
 }
 
+/// By which its file is known again.
+const AUTHORITY: &str = "oneseal development authority";
 /// A container or virtual machine on the same host may have another clock.
 const BACKDATE: Duration = Duration::from_secs(3600);
 /// Longer than any process that a developer leaves running; it is made anew at each start.

@@ -36,6 +36,7 @@ use files::Files;
 
 pub(crate) use certificate::Facts;
 pub(crate) use codes::CODES;
+pub(crate) use dev::is_authority;
 pub(crate) use follow::Follower;
 
 use crate::config::{self, TlsSource};

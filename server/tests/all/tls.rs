@@ -402,6 +402,46 @@ fn dev_tls_is_verified_with_the_authority_that_it_writes() {
     assert!(!place.path("oneseal-dev-ca.pem").exists(), "its key is gone, so it is of no use");
 }
 
+/// At the default path, in one directory; and at paths that hold what is not to be lost.
+#[test]
+fn dev_tls_takes_no_file_away_that_is_another_ones() {
+    let place = Place::empty();
+    let ring = format!("file:{}", place.path("ring.json").display());
+    let made = place.run(["keys", "init", "--provider", &ring, "--issuer", DEV_ISSUER, "--alg", "ES256"]);
+    assert!(made.status.success(), "{made:?}");
+    let text = fs::read_to_string(place.configure("")).unwrap();
+    place.write("oneseal.toml", &text.replace(ISSUER, DEV_ISSUER));
+    let mut server = Server::start(&place, &["--dev-tls"]);
+    let (ca, ring) = (place.path("oneseal-dev-ca.pem"), place.path("ring.json"));
+    let before = (fs::read(&ca).unwrap(), fs::read(&ring).unwrap());
+    symlink("oneseal-dev-ca.pem", place.path("link")).unwrap();
+    let serve = ["serve", "--config", "oneseal.toml", "--dev-tls", "--listen-admin", "none"];
+    for (more, word) in [
+        (&[][..], "--dev-tls-ca"),
+        (&["--dev-tls-ca", "ring.json"], "--dev-tls-ca"),
+        (&["--dev-tls-ca", "link"], "--dev-tls-ca"),
+        (&["--dev-tls-ca", "/dev/null"], "--dev-tls-ca"),
+        (&["--ready-file", "ring.json"], "--ready-file"),
+        (&["--ready-file", "ready.json"], "--ready-file"),
+        (&["--ready-file", "/dev/null"], "--ready-file"),
+    ] {
+        let said = place.run(serve.iter().chain(more));
+        let text = String::from_utf8_lossy(&said.stderr);
+        assert_eq!(said.status.code(), Some(78), "{text}");
+        assert!(text.contains(word) && text.contains("left alone"), "{text}");
+        assert!(!text.contains("\"serving\""), "{text}");
+    }
+    assert_eq!((fs::read(&ca).unwrap(), fs::read(&ring).unwrap()), before);
+    server.signal(Signal::KILL);
+    server.wait();
+    assert!(ca.exists(), "it could not take it away");
+    let mut next = Server::start(&place, &["--dev-tls"]);
+    assert_ne!(fs::read(&ca).unwrap(), before.0);
+    next.signal(Signal::INT);
+    assert_eq!(next.wait().code(), Some(0));
+    assert!(!ca.exists() && !place.path("ready.json").exists());
+}
+
 #[test]
 fn dev_tls_is_refused_for_an_issuer_that_others_could_trust() {
     let place = Place::with_ring("ES256");

@@ -1,5 +1,7 @@
 //! `oneseal keys export`: the public keys, for a relying party that cannot fetch them.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use base64::Engine;
@@ -7,12 +9,16 @@ use base64::engine::general_purpose::STANDARD;
 use clap::ValueEnum;
 use oneseal_keystore::snapshot::PublishedKey;
 use oneseal_keystore::{Digest, Snapshot};
+use rustls::pki_types::pem::{PemObject, SectionKind};
 use serde_json::{Value, json};
+use x509_cert::der::Decode as _;
+use x509_cert::spki::SubjectPublicKeyInfoRef;
 
 use super::choose::{Wanted, listed};
 use super::{Globals, Place, site};
 use crate::exit::{Exit, Failure};
-use crate::{files, output};
+use crate::files::{self, There};
+use crate::output;
 
 /// Which keys, in which form, and where to.
 #[derive(Debug, clap::Args)]
@@ -79,7 +85,10 @@ pub(super) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
         None => snapshot.keys().iter().collect(),
     };
     match out {
-        Some(path) => written(&path, &exported(snapshot, format, &keys)?, json),
+        Some(path) => {
+            may_replace(&path, opened.file.as_deref())?;
+            written(&path, &exported(snapshot, format, &keys)?, json)
+        }
         None if json => output::answer(as_json(snapshot, format, &keys), Exit::Done),
         None => printed(format, &exported(snapshot, format, &keys)?),
     }
@@ -104,6 +113,57 @@ fn written(path: &Path, bytes: &[u8], json: bool) -> Result<Exit, Failure> {
     }
     output::print_line(&format!("wrote {} ({} bytes)", path.display(), bytes.len()))?;
     Ok(Exit::Done)
+}
+
+/// Refuses all but an earlier export and an empty file: what is typed there by mistake may be a key, even the one that
+/// is being exported.
+fn may_replace(path: &Path, ring: Option<&Path>) -> Result<(), Failure> {
+    let Ok(target) = fs::canonicalize(path) else { return Ok(()) };
+    if ring.is_some_and(|ring| is_same(ring, &target)) {
+        let message = format!(
+            "{} is where the private key rests; it is left alone: name another file for the public ones",
+            path.display()
+        );
+        return Err(Failure::refused(message));
+    }
+    let refuse = |error| Failure::refused(format!("{} is not written", path.display())).because(error);
+    match files::look(&target, MAX_EXPORT).map_err(|error| files::not_written(path, error))? {
+        There::Nothing => Ok(()),
+        There::Odd(what) => Err(refuse(files::left_alone(what))),
+        There::Regular { content, .. } if content.is_empty() || is_export(&content) => Ok(()),
+        There::Regular { .. } => Err(refuse(files::left_alone("holds something else than public keys"))),
+    }
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    match (fs::metadata(one), fs::metadata(other)) {
+        (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),
+        _ => false,
+    }
+}
+
+/// Whether it is a key set, PUBLIC KEY blocks, or one public key's DER, and nothing private.
+fn is_export(content: &[u8]) -> bool {
+    is_jwks(content) || is_pem(content) || SubjectPublicKeyInfoRef::from_der(content).is_ok()
+}
+
+/// A ring document has keys as well, and more members than these.
+fn is_jwks(content: &[u8]) -> bool {
+    let Ok(Value::Object(set)) = serde_json::from_slice(content) else { return false };
+    let Some(Value::Array(keys)) = set.get("keys") else { return false };
+    let is_public = |key: &Value| {
+        key["kty"].is_string() && PRIVATE_MEMBERS.iter().all(|member| key.get(member).is_none())
+    };
+    set.len() == 1 && keys.iter().all(is_public)
+}
+
+fn is_pem(content: &[u8]) -> bool {
+    let sections: Result<Vec<(SectionKind, Vec<u8>)>, _> = PemObject::pem_slice_iter(content).collect();
+    let is_private = content.windows(PRIVATE.len()).any(|window| window == PRIVATE);
+    let is_public = |sections: Vec<(SectionKind, Vec<u8>)>| {
+        !sections.is_empty() && sections.iter().all(|(kind, _)| *kind == SectionKind::PublicKey)
+    };
+    !is_private && sections.is_ok_and(is_public)
 }
 
 /// The bytes of a file in this form.
@@ -158,10 +218,48 @@ fn pem(spki: &[u8]) -> String {
 }
 
 const PEM_LINE: usize = 64;
+/// Above any key set that is served.
+const MAX_EXPORT: usize = 1 << 20;
+/// Of whatever kind of key, in the labels of RFC 7468 and of those who keep to no standard.
+const PRIVATE: &[u8] = b"PRIVATE KEY";
+/// RFC 7518 sections 6.2.2, 6.3.2 and 6.4.
+const PRIVATE_MEMBERS: [&str; 7] = ["d", "p", "q", "dp", "dq", "qi", "k"];
 
 #[cfg(test)]
 mod tests {
+    use rcgen::PublicKeyData as _;
+
     use super::*;
+
+    #[test]
+    fn an_export_is_known_again_and_nothing_private_is_taken_for_one() {
+        let spki = rcgen::KeyPair::generate().expect("made").subject_public_key_info();
+        let block = format!("# kid ES256\n{}", pem(&spki));
+        let private = pem(&spki).replace("PUBLIC", "PRIVATE");
+        for ours in
+            [r#"{"keys":[]}"#, r#"{"keys":[{"kty":"EC","kid":"a","x":"x"}]}"#, &block, &block.repeat(3)]
+        {
+            assert!(is_export(ours.as_bytes()), "{ours}");
+        }
+        assert!(is_export(&spki));
+        let ring = r#"{"keys":[{"kty":"EC"}],"format":1}"#;
+        for other in [
+            r#"{"keys":[{"kty":"EC","x":"x","d":"d"}]}"#,
+            r#"{"keys":[{"kty":"oct","k":"k"}]}"#,
+            r#"{"keys":[{"kid":"no kind"}]}"#,
+            r#"{"issuer":"https://oidc.example"}"#,
+            ring,
+            &private,
+            &format!("{block}{private}"),
+            &private.replace("PRIVATE", "RSA PRIVATE"),
+            &pem(&spki).replace("PUBLIC KEY", "CERTIFICATE"),
+            "notes",
+            "{",
+        ] {
+            assert!(!is_export(other.as_bytes()), "{other}");
+        }
+        assert!(!is_export(&[spki, vec![0]].concat()));
+    }
 
     #[test]
     fn pem_lines_are_64_characters_long_and_nothing_is_lost() {

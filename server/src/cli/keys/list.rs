@@ -41,7 +41,7 @@ fn told(opened: &Opened) -> String {
 }
 
 fn source(opened: &Opened) -> String {
-    let Opened { provider, snapshot } = opened;
+    let Opened { provider, snapshot, .. } = opened;
     let identity = snapshot.identity();
     let what = match snapshot.origin() {
         Origin::Document { ring_key, .. } => {
@@ -55,7 +55,7 @@ fn source(opened: &Opened) -> String {
 }
 
 fn as_json(opened: &Opened) -> Value {
-    let Opened { provider, snapshot } = opened;
+    let Opened { provider, snapshot, .. } = opened;
     let identity = snapshot.identity();
     let ring_key = match snapshot.origin() {
         Origin::Document { ring_key, .. } => Some(ring_key.as_str()),

@@ -18,7 +18,8 @@ use serde_json::{Map, Value, json};
 
 use crate::config::{Config, ProviderChoice};
 use crate::exit::{Exit, Failure};
-use crate::{app, files, output};
+use crate::files::{self, There};
+use crate::{app, output};
 
 /// Writes what has changed, and tells what the store must send.
 ///
@@ -113,19 +114,13 @@ impl SiteFile {
     fn judge(dir: &Path, document: Document, issuer: &IssuerUrl, replace: bool) -> Result<Self, Failure> {
         let path = dir.join(&document.path);
         refuse_odd_directories(dir, &document.path)?;
-        let status = match fs::symlink_metadata(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Status::Written,
-            Err(error) => return Err(unreadable(&path, error)),
-            Ok(found) if !found.is_file() => return Err(not_ours(&path)),
-            Ok(found) if found.len() > MAX_FILE => return Err(not_ours(&path)),
-            Ok(_) => {
-                let there = fs::read(&path).map_err(|error| unreadable(&path, error))?;
-                if there == document.body {
-                    Status::Unchanged
-                } else {
-                    judge_content(&path, &there, &document.body, issuer, replace)?;
-                    Status::Written
-                }
+        let status = match files::look(&path, MAX_FILE).map_err(|error| unreadable(&path, error))? {
+            There::Nothing => Status::Written,
+            There::Odd(_) => return Err(not_ours(&path)),
+            There::Regular { content, .. } if *content == document.body => Status::Unchanged,
+            There::Regular { content, .. } => {
+                judge_content(&path, &content, &document.body, issuer, replace)?;
+                Status::Written
             }
         };
         Ok(Self { document, status })
@@ -303,4 +298,4 @@ const CANNOT: [&str; 4] = [
 ];
 
 /// Above anything that this verb writes.
-const MAX_FILE: u64 = 1 << 20;
+const MAX_FILE: usize = 1 << 20;
