@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use http::Uri;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
-use rustls::InvalidMessage;
+use rustls::{CertificateError, InvalidMessage, OtherError};
 use tokio::net::TcpStream;
 use tower::Service;
 
@@ -74,6 +74,20 @@ pub(crate) enum TlsFault {
     NotTls,
     /// The peer's certificate is not to be trusted.
     Certificate,
+}
+
+/// Whether the server shows its authority's own certificate, which vouches for others and not for a host (RFC 5280
+/// section 4.2.1.9): what `openssl req -x509` makes unless told otherwise. The verifier's own words are a type's name.
+pub(crate) fn is_authority_as_server(error: &(dyn StdError + 'static)) -> bool {
+    if let Some(error) = error.downcast_ref::<io::Error>() {
+        return error.get_ref().is_some_and(|held| is_authority_as_server(held));
+    }
+    match error.downcast_ref() {
+        Some(rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(error)))) => {
+            format!("{error:?}") == "CaUsedAsEndEntity"
+        }
+        _ => false,
+    }
 }
 
 /// Which of them, if any. An I/O error hides what it holds from `source`.

@@ -159,11 +159,17 @@ pub enum SourceError {
         limit: usize,
     },
     /// No entry of the key set can verify anything.
-    #[error("none of the {entries} entries of the key set is a usable key")]
+    #[error("none of the {entries} entries of the key set is a usable key{}", told_private(*.private))]
     NoUsableKey {
         /// How many it has.
         entries: usize,
+        /// How many of them hold a private or symmetric key, which is compromised by being there.
+        private: usize,
     },
+}
+
+fn told_private(private: usize) -> String {
+    if private == 0 { String::new() } else { format!("; {private} hold a private or symmetric key") }
 }
 
 impl SourceError {

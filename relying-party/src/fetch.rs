@@ -285,10 +285,15 @@ fn without_tls(uri: Uri) -> Result<Uri, FetchError> {
 fn connect_error(error: Box<dyn StdError + Send + Sync>) -> FetchError {
     match dial::tls_fault(&*error) {
         Some(TlsFault::NotTls) => FetchError::NotTls(error),
+        Some(TlsFault::Certificate) if dial::is_authority_as_server(&*error) => {
+            FetchError::Certificate(AUTHORITY_AS_SERVER.into())
+        }
         Some(TlsFault::Certificate) => FetchError::Certificate(error),
         None => FetchError::Connect(error),
     }
 }
+
+const AUTHORITY_AS_SERVER: &str = "the server shows a certificate authority's own certificate (CA:TRUE), which may not      stand for a server; make an authority and a certificate that it signs, or a self-signed one with      basicConstraints=CA:FALSE";
 
 fn is_loopback(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');

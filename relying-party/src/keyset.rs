@@ -37,7 +37,8 @@ impl KeySet {
             reader.take(entry);
         }
         if reader.keys.is_empty() {
-            return Err(SourceError::NoUsableKey { entries: entries.len() });
+            let private = reader.dropped.private;
+            return Err(SourceError::NoUsableKey { entries: entries.len(), private });
         }
         Ok(Self { keys: reader.keys, dropped: reader.dropped })
     }
@@ -278,7 +279,7 @@ mod tests {
         assert_eq!((kids(&set), set.dropped().not_for_verifying), (vec!["d"], 3));
         let body = format!(r#"{{"keys":[{}]}}"#, entry(EC1, r#","kid":"a""#));
         let refused = KeySet::read(body.as_bytes(), &[Algorithm::Rs256]);
-        assert!(matches!(refused, Err(SourceError::NoUsableKey { entries: 1 })));
+        assert!(matches!(refused, Err(SourceError::NoUsableKey { entries: 1, private: 0 })));
     }
 
     #[test]

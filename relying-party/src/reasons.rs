@@ -165,7 +165,7 @@ mod tests {
             JwksUri,
             NoKeysMember,
             TooManyKeys { found: 2, limit: 1 },
-            NoUsableKey { entries: 1 },
+            NoUsableKey { entries: 1, private: 0 },
         ]
     }
 

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use oneseal_coordination::Clock;
 use oneseal_keystore::jwk::{JwkError, PublicJwk};
 use oneseal_keystore::snapshot::PublishedKey;
-use oneseal_keystore::{IssuerUrl, KeyId, PublicKey, json};
+use oneseal_keystore::{Algorithm, IssuerUrl, KeyId, PublicKey, json};
 use serde_json::Value;
 
 use crate::discovery::Discovery;
@@ -111,7 +111,15 @@ fn kept<T>(read: Option<Result<T, SourceError>>, faults: &mut Vec<SourceError>) 
 pub struct ServedKeys {
     entries: usize,
     private: usize,
-    keys: Vec<(KeyId, PublicKey)>,
+    keys: Vec<Served>,
+}
+
+#[derive(Clone, Debug)]
+struct Served {
+    kid: KeyId,
+    public: PublicKey,
+    /// The one algorithm that its entry allows; `None` if the entry does not say.
+    algorithm: Option<Algorithm>,
 }
 
 impl ServedKeys {
@@ -137,7 +145,7 @@ impl ServedKeys {
             }
         }
         if keys.is_empty() {
-            return Err(SourceError::NoUsableKey { entries: entries.len() });
+            return Err(SourceError::NoUsableKey { entries: entries.len(), private });
         }
         Ok(Self { entries: entries.len(), private, keys })
     }
@@ -154,16 +162,20 @@ impl ServedKeys {
 
     /// The named keys, in the document's order.
     pub fn kids(&self) -> impl Iterator<Item = &KeyId> {
-        self.keys.iter().map(|(kid, _)| kid)
+        self.keys.iter().map(|served| &served.kid)
     }
 
     /// How these keys compare with `ours`. A key is the same only if its name and its parameters are.
     pub fn compare(&self, ours: &[PublishedKey]) -> Comparison {
         let mut comparison = Comparison::default();
         for key in ours {
-            let served: Vec<_> = self.keys.iter().filter(|(kid, _)| *kid == key.kid).collect();
+            let served: Vec<_> = self.keys.iter().filter(|served| served.kid == key.kid).collect();
             // A kid that stands there twice names another key for whoever reads the other entry.
-            let list = if served.iter().any(|(_, public)| *public != key.public) {
+            let fits = |served: &&Served| served.algorithm.is_none_or(|only| only == key.algorithm);
+            if !served.is_empty() && !served.iter().any(fits) {
+                comparison.other_algorithm.push(key.kid.clone());
+            }
+            let list = if served.iter().any(|served| served.public != key.public) {
                 &mut comparison.reused
             } else if served.is_empty() {
                 &mut comparison.missing
@@ -186,13 +198,15 @@ pub struct Comparison {
     pub common: Vec<KeyId>,
     /// Names of ours under which another key is served.
     pub reused: Vec<KeyId>,
+    /// Names of ours whose entries allow another algorithm than we sign with, and not ours: tokens are refused.
+    pub other_algorithm: Vec<KeyId>,
     /// Ours that are not served.
     pub missing: Vec<KeyId>,
     /// Served ones that are not ours.
     pub beyond: Vec<KeyId>,
 }
 
-fn named(jwk: PublicJwk) -> Option<(KeyId, PublicKey)> {
+fn named(jwk: PublicJwk) -> Option<Served> {
     let kid = KeyId::parse(jwk.kid.as_deref()?).ok()?;
-    jwk.may_verify().then_some((kid, jwk.key))
+    jwk.may_verify().then_some(Served { kid, public: jwk.key, algorithm: jwk.algorithm })
 }

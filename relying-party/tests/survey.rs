@@ -61,6 +61,26 @@ async fn a_certificate_that_does_not_verify_is_told_from_a_broken_connection() {
 }
 
 #[tokio::test]
+async fn an_authority_in_place_of_a_server_is_told_in_a_sentence_with_its_cure() {
+    let authority = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    for (is_ca, is_good) in [(authority, false), (rcgen::IsCa::ExplicitNoCa, true)] {
+        let server = FakeIssuer::https_as(is_ca, Answer::ok("{}")).await;
+        let mut options = FetchOptions::default();
+        options.extra_roots = vec![server.certificate().to_owned()];
+        options.connect_to = Some(oneseal_relying_party::fetch::ConnectTo::AsUrl(server.address()));
+        let outcome = Fetcher::new(&options).unwrap().get("https://issuer.example/").await;
+        match outcome {
+            Ok(_) => assert!(is_good),
+            Err(error) => {
+                let told = oneseal_keystore::findings::chain(&error);
+                assert!(!is_good && told.contains("basicConstraints=CA:FALSE"), "{told}");
+                assert!(!told.contains("CaUsedAsEndEntity"), "{told}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn head_brings_the_fields_and_no_body() {
     let server = FakeIssuer::http().await;
     server.answer("/a", Answer::ok("here").with_field("x-more", "1"));

@@ -361,14 +361,15 @@ fn a_key_that_takes_long_is_told_in_one_line_and_has_the_size_asked_for() {
     let dir = TempDir::new().expect("a directory");
     let made =
         run(keys("init", &ring(&dir)).args(["--alg", "RS256,ES256", "--rsa-bits", "3072", "--json"])).done();
-    assert_eq!(made.err, "making an RSA key of 3072 bits for RS256 (1 of 2); this can take a minute\n");
+    let told = "making an RSA key of 3072 bits for RS256 (1 of 2); this can take a minute";
+    assert_eq!(made.err.lines().filter(|line| line.contains("making")).collect::<Vec<_>>(), [told]);
     assert_eq!(made.json()["created"], true);
     let written: Value = serde_json::from_slice(&fs::read(ring(&dir)).expect("there")).expect("JSON");
     let n = written.pointer("/keys/0/public/n").and_then(Value::as_str).expect("an RSA key");
     assert_eq!(n.len(), 512, "3072 bits as base64url");
 
     let again = run(keys("init", &ring(&dir)).args(["--alg", "RS256,ES256", "--rsa-bits", "3072"])).done();
-    assert_eq!(again.err, "", "nothing is made where there is a ring");
+    assert!(!again.err.contains("making"), "nothing is made where there is a ring: {again:?}");
     let small = TempDir::new().expect("a directory");
     let made = run(keys("init", &ring(&small)).args(["--alg", "RS256"])).done();
     assert_eq!(made.err, "", "a key that does not take long is made without a word");

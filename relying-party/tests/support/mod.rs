@@ -97,7 +97,16 @@ struct Shared {
 impl FakeIssuer {
     /// `https://issuer.example/tenant` with a good discovery document and this key set.
     pub(crate) async fn https(jwks: Answer) -> Self {
-        let key = rcgen::generate_simple_self_signed(vec!["issuer.example".to_owned()]).unwrap();
+        Self::https_as(rcgen::IsCa::NoCa, jwks).await
+    }
+
+    /// The same with a self-signed certificate that is, or is not, an authority's.
+    pub(crate) async fn https_as(is_ca: rcgen::IsCa, jwks: Answer) -> Self {
+        let signing_key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::new(vec!["issuer.example".to_owned()]).unwrap();
+        params.is_ca = is_ca;
+        let cert = params.self_signed(&signing_key).unwrap();
+        let key = rcgen::CertifiedKey { cert, signing_key };
         let private = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.signing_key.serialize_der()));
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let config = rustls::ServerConfig::builder_with_provider(provider)
@@ -134,6 +143,10 @@ impl FakeIssuer {
         let mut tasks = JoinSet::new();
         tasks.spawn(accept(listener, tls, Arc::clone(&shared)));
         Self { address, certificate, shared, _tasks: tasks }
+    }
+
+    pub(crate) fn certificate(&self) -> &str {
+        self.certificate.as_deref().unwrap()
     }
 
     pub(crate) fn address(&self) -> SocketAddr {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use oneseal_keystore::findings::chain;
-use oneseal_relying_party::fetch::{ConnectTo, FetchOptions, Fetched, Fetcher};
+use oneseal_relying_party::fetch::{ConnectTo, FetchError, FetchOptions, Fetched, Fetcher};
 use serde_json::json;
 
 use super::Globals;
@@ -37,7 +37,11 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> {
     let Args { ops, url, json, ca } = args;
     if let Some(url) = url {
-        let roots = ca.iter().map(|path| super::read_ca(path)).collect::<Result<_, _>>()?;
+        let mut roots = ca.iter().map(|path| super::read_ca(path)).collect::<Result<Vec<_>, _>>()?;
+        // A configuration that is named is one of the server asked for, authorities included.
+        if globals.config.is_some() && url.starts_with("https:") {
+            roots.extend(globals.partial_config()?.settings.self_check.extra_roots);
+        }
         return ask(&url, None, roots, json).await;
     }
     let ops = match ops {
@@ -95,6 +99,9 @@ async fn ask(
         }
         Ok(Fetched { status, body, .. }) => {
             Err(no(format!("not ready: {place} answers {status}: {}", said(&body))))
+        }
+        Err(FetchError::Certificate(error)) => {
+            Err(no(format!("no answer from {place}: {}: {}", super::UNTRUSTED, chain(&*error))))
         }
         Err(error) => Err(no(format!("no answer from {place}: {}", chain(&error)))),
     }

@@ -174,6 +174,10 @@ fn read_ca(path: &Path) -> Result<String, Failure> {
     read.map_err(|error| Failure::usage(format!("--ca {} cannot be read", path.display())).because(error))
 }
 
+/// What to do about a certificate that is not trusted: it is reachable, so that is not the question.
+const UNTRUSTED: &str = "its certificate is not trusted: name the file of who vouches for it by --ca FILE or \
+                         issuer.ca_bundle, or look at the host's name and the date";
+
 /// By which a key is known that was pasted by mistake: of PEM, and of a JWK. What is not taken is quoted otherwise.
 const KEY_MARKS: [&str; 2] = ["PRIVATE KEY", "\"d\""];
 

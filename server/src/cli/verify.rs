@@ -60,8 +60,9 @@ pub(crate) struct Args {
 /// The token is refused, the issuer does not answer, or the question makes no sense.
 pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> {
     let Args { token, issuer, aud, jwks, at, leeway, connect_to, ca, json } = args;
-    let issuer = configured(issuer, globals)?;
+    let (issuer, roots) = configured(issuer, globals)?;
     let keys = Keys::of(jwks);
+    let is_offline = matches!(keys, Keys::File(_));
     let token = if token == "-" { from_standard_input()? } else { token };
     let mut builder = keys.into_builder(RelyingParty::builder(issuer.clone()), &connect_to, &ca)?;
     builder = builder.audience(aud).leeway(leeway);
@@ -73,6 +74,10 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
             Some(address) => builder.connect_to_plaintext(resolve(address).await?),
             None => builder.connect_to(resolve(&address).await?),
         };
+    }
+    // Nothing is fetched where the keys are at hand, so nobody need be trusted.
+    for pem in roots.into_iter().filter(|_| !is_offline) {
+        builder = builder.add_root_certificate(pem);
     }
     if let Some(path) = ca {
         builder = builder.add_root_certificate(super::read_ca(&path)?);
@@ -157,15 +162,20 @@ fn leeway(text: &str) -> Result<Duration, String> {
     }
 }
 
-fn configured(flag: Option<String>, globals: &Globals) -> Result<IssuerUrl, Failure> {
-    if let Some(url) = flag {
-        return IssuerUrl::parse(&url, "--issuer").map_err(Failure::found);
-    }
-    globals.partial_config()?.issuer.ok_or_else(|| {
+/// Whose token it must be, and whom the configuration trusts besides the system's authorities (issuer.ca_bundle). With
+/// --issuer a configuration is read only if one is named.
+fn configured(flag: Option<String>, globals: &Globals) -> Result<(IssuerUrl, Vec<String>), Failure> {
+    let flag = flag.map(|url| IssuerUrl::parse(&url, "--issuer").map_err(Failure::found)).transpose()?;
+    let config =
+        if flag.is_none() || globals.config.is_some() { Some(globals.partial_config()?) } else { None };
+    let (configured, roots) = config
+        .map_or_else(|| (None, Vec::new()), |config| (config.issuer, config.settings.self_check.extra_roots));
+    let issuer = flag.or(configured).ok_or_else(|| {
         let message = "whose token must it be? Name the issuer by --issuer URL, or configure issuer.url; the token's \
                        own `iss` is not believed";
         Failure::usage(message)
-    })
+    })?;
+    Ok((issuer, roots))
 }
 
 fn from_standard_input() -> Result<String, Failure> {
@@ -203,10 +213,10 @@ fn failure(error: VerifyError, issuer: &IssuerUrl) -> Failure {
     if !error.is_unavailable() {
         return Failure::new(Exit::No, format!("not valid ({})", error.reason())).because(error);
     }
-    let cure = if error.reason() == "not_tls" {
-        "a replica that leaves TLS to a proxy is reached by --connect-to http://HOST:PORT"
-    } else {
-        "look whether it is reachable from here"
+    let cure = match error.reason() {
+        "not_tls" => "a replica that leaves TLS to a proxy is reached by --connect-to http://HOST:PORT",
+        "certificate" => super::UNTRUSTED,
+        _ => "look whether it is reachable from here",
     };
     let message =
         format!("the token is not judged ({}): the keys of {issuer} cannot be had; {cure}", error.reason());
@@ -305,5 +315,8 @@ mod tests {
         let hint = "--connect-to http://HOST:PORT";
         assert!(said(FetchError::NotTls("no TLS".into())).contains(hint));
         assert!(!said(FetchError::Connect("refused".into())).contains(hint));
+        let untrusted = said(FetchError::Certificate("unknown".into()));
+        assert!(untrusted.contains("--ca FILE") && untrusted.contains("issuer.ca_bundle"), "{untrusted}");
+        assert!(!untrusted.contains("reachable"), "{untrusted}");
     }
 }

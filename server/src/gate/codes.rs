@@ -9,6 +9,7 @@ use oneseal_keystore::findings::{Code, Exit};
 pub(crate) static CODES: &[&Code] = &[
     &ISSUER_UNREACHABLE,
     &ISSUER_SERVES_OTHER_KEYS,
+    &ISSUER_PUBLISHES_PRIVATE_KEY,
     &CLOCK_SKEWED,
     &ONLINE_UNREACHABLE,
     &ONLINE_CERTIFICATE,
@@ -23,6 +24,7 @@ pub(crate) static CODES: &[&Code] = &[
     &ONLINE_KEYS_BEYOND,
     &ONLINE_PRIVATE_KEY,
     &ONLINE_ALGORITHM_MISSING,
+    &ONLINE_ALGORITHM_DIFFERS,
     &ONLINE_SLOW,
     &ONLINE_TOO_LARGE,
     &ONLINE_TOO_MANY_KEYS,
@@ -43,6 +45,11 @@ pub(super) static ISSUER_SERVES_OTHER_KEYS: Code = Code::refused(
     "issuer.serves_other_keys",
     "The issuer's own URL serves a key set that has no key in common with this replica's: they would refuse each other's tokens.",
     "Give this replica the fleet's key; to replace the fleet's key and break every token in use, start once with --allow-key-replacement.",
+);
+pub(super) static ISSUER_PUBLISHES_PRIVATE_KEY: Code = Code::warning(
+    "issuer.publishes_private_key",
+    "The set at the issuer's own URL holds a private or symmetric key: everybody has read it, and may sign with it.",
+    "At once: find who writes that set, take the key out, and hold it compromised: replace it wherever it signs.",
 );
 pub(super) static CLOCK_SKEWED: Code = Code::warning(
     "clock.skewed",
@@ -116,6 +123,11 @@ pub(super) static ONLINE_ALGORITHM_MISSING: Code = Code::warning(
     "online.algorithm_missing",
     "The served discovery document does not name an algorithm of issuer.algorithms; those who go by it refuse its tokens.",
     "Give every replica the same issuer.algorithms, and long-lived relying parties a day to read it.",
+);
+pub(super) static ONLINE_ALGORITHM_DIFFERS: Code = Code::refused(
+    "online.algorithm_differs",
+    "A key of this replica is served with another `alg` than it signs with here: its tokens are refused.",
+    "Give every replica the same ring and issuer.algorithms, purge the cache in front, and let no proxy rewrite the set.",
 );
 pub(super) static ONLINE_SLOW: Code = Code::warning(
     "online.slow",

@@ -124,6 +124,7 @@ fn code_of(fault: &SourceError) -> (&'static Code, Option<&str>) {
         SourceError::IssuerMismatch => (&ONLINE_ISSUER_DIFFERS, None),
         SourceError::JwksUri => (&ONLINE_JWKS_URI, None),
         SourceError::TooManyKeys { .. } => (&ONLINE_TOO_MANY_KEYS, None),
+        SourceError::NoUsableKey { private: 1.., .. } => (&ONLINE_PRIVATE_KEY, None),
         _ => (&ONLINE_NOT_AN_ISSUER, None),
     }
 }
@@ -213,6 +214,10 @@ fn judge_set(url: &str, keys: &ServedKeys) -> Findings {
 fn judge_ours(issuer: &IssuerUrl, url: &str, served: &ServedKeys, ours: &Snapshot) -> Findings {
     let mut findings = self_check::judge_keys(issuer, served, ours.keys(), false);
     let comparison = served.compare(ours.keys());
+    if !comparison.other_algorithm.is_empty() {
+        let message = format!("served for another algorithm: {}", list(comparison.other_algorithm.iter()));
+        findings.push(&ONLINE_ALGORITHM_DIFFERS, url, message);
+    }
     // Of wholly other keys that has been said, with all their names.
     if comparison.common.is_empty() {
         return findings;

@@ -11,10 +11,13 @@ use oneseal::{Clock, IssuerUrl, Snapshot, UnixTime};
 use oneseal_keystore::findings::chain;
 use oneseal_keystore::snapshot::PublishedKey;
 use oneseal_keystore::{FLEET_KID_REUSED, Findings, KeyId};
+use oneseal_relying_party::error::SourceError;
 use oneseal_relying_party::fetch::{FetchOptions, Fetcher, SetupError};
 use oneseal_relying_party::survey::{ServedKeys, Survey, survey};
 
-use super::codes::{CLOCK_SKEWED, ISSUER_SERVES_OTHER_KEYS, ISSUER_UNREACHABLE};
+use super::codes::{
+    CLOCK_SKEWED, ISSUER_PUBLISHES_PRIVATE_KEY, ISSUER_SERVES_OTHER_KEYS, ISSUER_UNREACHABLE,
+};
 use crate::config::SelfCheck;
 
 /// What the answer of `issuer` says of a replica that would publish `ours`.
@@ -61,10 +64,17 @@ fn judge(
     allow_key_replacement: bool,
     now: UnixTime,
 ) -> Findings {
-    if let Some(fault) = seen.faults.first() {
-        return unreachable(issuer, &chain(fault));
-    }
     let mut findings = Findings::new();
+    let is_private = |fault: &&SourceError| matches!(fault, SourceError::NoUsableKey { private: 1.., .. });
+    let told = seen.faults.iter().find(is_private).map(|fault| chain(fault));
+    let held = seen.keys.as_ref().filter(|keys| keys.private() > 0);
+    if let Some(message) = told.or_else(|| held.map(|keys| format!("{} of its entries", keys.private()))) {
+        findings.push(&ISSUER_PUBLISHES_PRIVATE_KEY, issuer.as_str(), message);
+    }
+    if let Some(fault) = seen.faults.iter().find(|fault| !is_private(fault)) {
+        findings.extend(unreachable(issuer, &chain(fault)));
+        return findings;
+    }
     if let Some(keys) = &seen.keys {
         findings.extend(judge_keys(issuer, keys, ours.keys(), allow_key_replacement));
     }

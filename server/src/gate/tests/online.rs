@@ -60,6 +60,8 @@ async fn each_fault_has_its_own_code() {
         (JWKS, status("301 Moved Permanently"), "online.redirect"),
         (DISCOVERY, answer("", "<html>"), "online.not_an_issuer"),
         (JWKS, answer("", r#"{"keys":[]}"#), "online.not_an_issuer"),
+        (JWKS, answer("", &with_private(&set)), "online.private_key"),
+        (JWKS, answer("", r#"{"keys":[{"kty":"oct","k":"AAAA"}]}"#), "online.private_key"),
         (JWKS, with(&format!("{json}\r\n{cached}\r\nContent-Encoding: gzip")), "online.encoded"),
         (DISCOVERY, answer("", &site.discovery("https://other.example")), "online.issuer_differs"),
         (DISCOVERY, answer("", &site.discovery(&site.url()).replace("jwks_uri", "x")), "online.jwks_uri"),
@@ -86,6 +88,30 @@ async fn each_fault_has_its_own_code() {
         site_of_case.answer(path, &whole);
         assert_eq!(names(site_of_case, ours).await, [expected], "{whole:.200}");
         site_of_case.forget("HEAD /.well-known/jwks.json");
+    }
+}
+
+/// The only entry of the set with a private half beside it.
+fn with_private(set: &str) -> String {
+    let mut set: serde_json::Value = serde_json::from_str(set).expect("JSON");
+    set["keys"][0]["d"] = "AAAA".into();
+    set.to_string()
+}
+
+#[tokio::test]
+async fn our_key_under_another_algorithm_is_a_fault() {
+    let site = Site::start().await;
+    let rsa = include_str!("../../../../keystore/tests/vectors/ring/rsa.pem");
+    let ours = Issuer::builder(site.url(), oneseal_providers::InlineProvider::new(rsa.as_bytes().to_vec()));
+    let ours = ours.build().await.expect("a good key").0;
+    site.answer(DISCOVERY, &answer("", &site.discovery(&site.url())));
+    let set = String::from_utf8(ours.snapshot().jwks().to_vec()).expect("JSON");
+    for (alg, expected) in [("RS256", vec![]), ("PS256", vec!["online.algorithm_differs"])] {
+        let set = set.replace("RS256", alg);
+        site.answer(JWKS, &answer("", &set));
+        let seen = names(&site, Some(&ours)).await;
+        let told: Vec<_> = seen.into_iter().filter(|name| *name != "online.head").collect();
+        assert_eq!(told, expected, "{set}");
     }
 }
 

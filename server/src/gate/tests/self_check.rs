@@ -98,6 +98,20 @@ async fn whatever_is_no_issuers_answer_is_a_warning_that_says_what_it_was() {
 }
 
 #[tokio::test]
+async fn a_private_key_in_the_served_set_is_told_whether_or_not_another_can_be_used() {
+    let (site, ours) = Site::of(&key()).await;
+    let symmetric = r#"{"kty":"oct","k":"AAAA"}"#;
+    let good = String::from_utf8(ours.snapshot().jwks().to_vec()).expect("JSON");
+    let both = good.replacen("\"keys\":[", &format!("\"keys\":[{symmetric},"), 1);
+    for set in [both, format!(r#"{{"keys":[{symmetric}]}}"#)] {
+        site.answer(JWKS, &answer("", &set));
+        let found = asked(&ours, false).await;
+        assert_eq!(names(&found), ["issuer.publishes_private_key"], "{set}");
+        assert!(!found.has_errors() && found.to_string().contains("At once"), "{found}");
+    }
+}
+
+#[tokio::test]
 async fn nobody_there_is_a_warning_at_once() {
     let ours = issuer(&closed().await, &key()).await;
     let found = asked(&ours, false).await;
