@@ -14,8 +14,11 @@ use oneseal_keystore::IssuerUrl;
 use oneseal_keystore::findings::chain;
 use oneseal_relying_party::reasons::REASONS;
 use oneseal_relying_party::{Builder, RelyingParty, VerifiedToken, VerifyError, fetch};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
+mod facts;
+
+use self::facts::Asked;
 use super::Globals;
 use crate::config::disk;
 use crate::exit::{Exit, Failure};
@@ -65,6 +68,8 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     let is_offline = matches!(keys, Keys::File(_));
     let token = if token == "-" { from_standard_input()? } else { token };
     let mut builder = keys.into_builder(RelyingParty::builder(issuer.clone()), &connect_to, &ca)?;
+    let asked =
+        Asked { issuer: issuer.clone(), audience: aud.clone(), at: at.unwrap_or_else(|| SystemClock.wall()) };
     builder = builder.audience(aud).leeway(leeway);
     if let Some(at) = at {
         builder = builder.clock(Arc::new(AsOf(at)));
@@ -85,8 +90,12 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     let relying_party =
         builder.build().map_err(|error| Failure::refused("this cannot be verified").because(error))?;
     let outcome = relying_party.verify(token.trim()).await;
+    let facts = match &outcome {
+        Err(error) => facts::of(error.reason(), token.trim(), &asked, &relying_party.held_kids()),
+        Ok(_) => Map::new(),
+    };
     if json {
-        return output::answer(as_json(&outcome), exit_of(&outcome));
+        return output::answer(as_json(&outcome, facts), exit_of(&outcome));
     }
     match outcome {
         Ok(verified) => {
@@ -95,7 +104,7 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
             output::complain(&format!("verified: signed by {} with {}", verified.kid, verified.algorithm));
             Ok(Exit::Done)
         }
-        Err(error) => Err(failure(error, &issuer)),
+        Err(error) => Err(failure(error, &issuer, &facts)),
     }
 }
 
@@ -209,9 +218,10 @@ async fn resolve(address: &str) -> Result<SocketAddr, Failure> {
     }
 }
 
-fn failure(error: VerifyError, issuer: &IssuerUrl) -> Failure {
+fn failure(error: VerifyError, issuer: &IssuerUrl, facts: &Map<String, Value>) -> Failure {
     if !error.is_unavailable() {
-        return Failure::new(Exit::No, format!("not valid ({})", error.reason())).because(error);
+        let told = if facts.is_empty() { String::new() } else { format!(": {}", facts::told(facts)) };
+        return Failure::new(Exit::No, format!("not valid ({}){told}", error.reason())).because(error);
     }
     let cure = match error.reason() {
         "not_tls" => "a replica that leaves TLS to a proxy is reached by --connect-to http://HOST:PORT",
@@ -232,7 +242,7 @@ fn exit_of(outcome: &Result<VerifiedToken, VerifyError>) -> Exit {
 }
 
 /// `valid` is `null` when it is not known.
-fn as_json(outcome: &Result<VerifiedToken, VerifyError>) -> Value {
+fn as_json(outcome: &Result<VerifiedToken, VerifyError>, facts: Map<String, Value>) -> Value {
     match outcome {
         Ok(VerifiedToken { kid, algorithm, claims, .. }) => {
             json!({ "valid": true, "kid": kid.as_str(), "alg": algorithm.as_str(), "claims": claims.as_map() })
@@ -241,7 +251,11 @@ fn as_json(outcome: &Result<VerifiedToken, VerifyError>) -> Value {
             let valid = if error.is_unavailable() { Value::Null } else { Value::Bool(false) };
             let reason = REASONS.iter().find(|reason| reason.word == error.reason());
             let meaning = reason.map(|reason| reason.meaning);
-            json!({ "valid": valid, "reason": error.reason(), "message": chain(error), "meaning": meaning })
+            let mut answer = json!({ "valid": valid, "reason": error.reason(), "message": chain(error), "meaning": meaning });
+            if !facts.is_empty() {
+                answer["facts"] = facts.into();
+            }
+            answer
         }
     }
 }
@@ -310,7 +324,7 @@ mod tests {
             let cause = SourceError::Fetch { document: Document::Discovery, url, source };
             let unavailable = Unavailable { cause: Some(Arc::new(cause)), retry_after: Duration::ZERO };
             let issuer = IssuerUrl::parse("https://oidc.example", "--issuer").expect("good");
-            failure(VerifyError::Unavailable(unavailable), &issuer).in_full()
+            failure(VerifyError::Unavailable(unavailable), &issuer, &Map::new()).in_full()
         };
         let hint = "--connect-to http://HOST:PORT";
         assert!(said(FetchError::NotTls("no TLS".into())).contains(hint));

@@ -97,6 +97,28 @@ fn an_issuer_behind_a_private_authority_is_good_for_who_names_it_and_untrusted_f
     place.write("oneseal.toml", &bundle);
     let (exit, report) = checked(&place, &["--no-bind"]);
     assert_eq!((exit, codes(&report).contains(&"issuer.unreachable")), (Some(0), false), "{report:#}");
+    // The keys are had, by the certificates of the same file: so the token is judged.
+    let header = "eyJhbGciOiJFUzI1NiIsImtpZCI6Im9sZCJ9"; // {"alg":"ES256","kid":"old"}
+    let payload = segment(&format!("{{\"iss\":\"https://localhost:{port}\"}}"));
+    let verified = |config: &str| {
+        let output = place
+            .command(["verify", &format!("{header}.{payload}.AAAA"), "--aud", "rp", "--config", config])
+            .output()
+            .unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (exit, said) = verified("oneseal.toml");
+    assert_eq!((exit, said.contains("(unknown_kid): kid \"old\", published [")), (Some(1), true), "{said}");
+    place.write("without.toml", &text);
+    let (exit, said) = verified("without.toml");
+    assert_eq!((exit, said.contains("issuer.ca_bundle")), (Some(69), true), "{said}");
+    assert!(!said.contains("reachable from here"), "{said}");
+}
+
+/// As a segment of a token.
+fn segment(text: &str) -> String {
+    use base64::Engine;
+    base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(text)
 }
 
 #[test]
