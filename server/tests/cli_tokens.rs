@@ -173,7 +173,7 @@ fn a_key_set_that_is_none_is_refused_by_its_place() {
         let arguments = ["verify", "a.b.c", "--issuer", ISSUER, "--aud", "rp", "--jwks", keys];
         run(oneseal(arguments).args(more))
     };
-    verify(text(&file), &[]).refused(78, &["--jwks", text(&file), "No such file"]);
+    verify(text(&file), &[]).refused(78, &["--jwks", text(&file), "does not exist"]);
     verify("/dev/zero", &[]).refused(78, &["/dev/zero", "longer than"]);
     for (content, words) in [
         ("", "no JSON object"),
