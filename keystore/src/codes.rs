@@ -84,7 +84,8 @@ pub(crate) static PROVIDER_UNAVAILABLE: Code = Code::error(
 pub(crate) static PROVIDER_MALFORMED: Code = Code::refused(
     "provider.malformed",
     "What rests there is not a readable record.",
-    "Restore the file from where it was made; a key is never repaired by guessing.",
+    "Put it there again from where it was made, or mend the template or mount that left this; a key is never \
+     repaired by guessing.",
 );
 pub(crate) static PROVIDER_EPHEMERAL: Code = Code::refused(
     "provider.ephemeral",

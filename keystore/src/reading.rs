@@ -76,8 +76,11 @@ pub(crate) async fn passphrase(provider: &dyn SecretProvider) -> Result<Passphra
     let place = place(&description);
     let Some(value) = only_value(&record.entries) else {
         let names: Vec<_> = record.entries.iter().map(|(name, _)| name).collect();
-        let message =
-            format!("which entry is the passphrase? None is called passphrase: {}", names.join(", "));
+        let message = format!(
+            "a passphrase is one file, and this is a directory of several, none called passphrase: {}; name the \
+                     file itself",
+            names.join(", ")
+        );
         findings.push(&PROVIDER_MALFORMED, place, message);
         return Err(findings);
     };

@@ -53,6 +53,13 @@ impl ProviderError {
         self
     }
 
+    /// The same, with more said behind its detail.
+    #[must_use]
+    pub(crate) fn and(mut self, more: &str) -> Self {
+        self.detail.push_str(more);
+        self
+    }
+
     /// What the caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         self.kind

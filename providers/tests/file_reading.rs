@@ -43,12 +43,15 @@ fn what_is_not_a_record_is_refused_with_its_place() {
     symlink("loop", at("loop")).unwrap();
     symlink("nowhere", at("dangling")).unwrap();
     assert_refused(at("missing"), ErrorKind::NotFound, "missing: there is no such file");
-    assert_refused(at("empty"), ErrorKind::Malformed, "empty: the file is empty");
+    assert_refused(at("empty"), ErrorKind::Malformed, "empty: the file is empty, as a failed template");
+    assert_refused("/", ErrorKind::Malformed, "the root of the file system");
     assert_refused(at("directory"), ErrorKind::NotFound, "holds no files");
     assert_refused(at("file/below"), ErrorKind::NotFound, "not a directory");
     assert_refused(at("loop"), ErrorKind::Malformed, "in a circle");
     assert_refused(at("dangling"), ErrorKind::NotFound, "a link to nowhere");
     assert_refused("/dev/null", ErrorKind::Malformed, "a device, not a regular file");
+    // Whether it would last is then no question.
+    assert_eq!(FileProvider::new("/dev/zero").describe().durability, Durability::Durable);
 }
 
 #[test]
@@ -80,6 +83,25 @@ fn a_fifo_or_a_socket_is_refused_without_waiting_for_a_writer() {
     let socket = dir.path().join("socket");
     let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
     assert_refused(&socket, ErrorKind::Malformed, "a socket");
+}
+
+#[test]
+fn what_may_be_no_key_is_refused_in_words_for_both() {
+    let dir = temp_dir();
+    let beside = "if this is none, keep it elsewhere";
+    write(&dir.path().join("README"), "words", 0o644);
+    let alone = load(dir.path()).unwrap_err().to_string();
+    assert!(alone.contains("chmod 0600") && !alone.contains(beside), "{alone}");
+    write(&dir.path().join("tls.key"), "key", 0o600);
+    assert_refused(dir.path(), ErrorKind::Exposed, beside);
+    fs::remove_file(dir.path().join("README")).unwrap();
+    symlink("nowhere", dir.path().join("dangling")).unwrap();
+    assert_refused(dir.path(), ErrorKind::NotFound, beside);
+    fs::remove_file(dir.path().join("dangling")).unwrap();
+    write(&dir.path().join("backup"), vec![b'x'; 2 << 20], 0o600);
+    assert_refused(dir.path(), ErrorKind::Malformed, beside);
+    fs::remove_file(dir.path().join("backup")).unwrap();
+    assert_eq!(load(dir.path()).unwrap().entries.len(), 1);
 }
 
 #[test]

@@ -78,6 +78,7 @@ pub(crate) fn left_alone(what: &str) -> io::Error {
 
 /// Why `path` was not written, with what to do about it.
 pub(crate) fn not_written(path: &Path, error: io::Error) -> Failure {
+    let is_from_nowhere = path.is_relative() && std::env::current_dir().is_err();
     let path = path.display();
     let (exit, message) = match error.kind() {
         ErrorKind::AlreadyExists => (
@@ -87,6 +88,12 @@ pub(crate) fn not_written(path: &Path, error: io::Error) -> Failure {
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
             (Exit::Denied, format!("{path} may not be written by this user"))
         }
+        ErrorKind::NotFound if is_from_nowhere => (
+            Exit::Refused,
+            format!(
+                "{path} starts at the working directory, which is gone: change to another, or name a whole path"
+            ),
+        ),
         ErrorKind::NotFound => {
             (Exit::Refused, format!("the directory of {path} does not exist: make it first"))
         }

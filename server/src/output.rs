@@ -3,7 +3,9 @@
 //! `println!` panics when the reader has gone, as in `oneseal keys list | head -1`. Here a reader that has seen enough
 //! is no fault, and a disk that is full is one.
 
+use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::os::fd::AsFd;
 
 use serde_json::{Value, json};
 
@@ -41,7 +43,11 @@ pub(crate) fn answer(mut members: Value, exit: Exit) -> Result<Exit, Failure> {
 /// # Errors
 /// As [`print`].
 pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
-    told(write(io::stdout().lock(), bytes))
+    // Held so that nothing else of this process comes in between.
+    let stdout = io::stdout().lock();
+    // Not through `stdout` itself, which takes a descriptor that cannot be written for one that has been. One that is
+    // closed cannot be told from /dev/null: the runtime opens that in its place before `main`.
+    told(stdout.as_fd().try_clone_to_owned().and_then(|descriptor| write(File::from(descriptor), bytes)))
 }
 
 /// Tells how a verb has failed: as one object on standard output for a script, else on standard error.

@@ -6,7 +6,7 @@ use cli_support::{oneseal, run};
 use serde_json::Value;
 
 /// One failing call of each verb, with its exit code.
-const FAILING: [(&[&str], i32); 12] = [
+const FAILING: [(&[&str], i32); 13] = [
     (&["brew"], 64),
     (&["keys", "list", "--bogus"], 64),
     (&["keys", "init", "--config", "/dev/null"], 78),
@@ -16,6 +16,7 @@ const FAILING: [(&[&str], i32); 12] = [
     (&["verify", "a.b.c", "--aud", "rp", "--config", "/dev/null"], 64),
     (&["verify", "a.b.c", "--aud", "rp", "--issuer", "http://127.0.0.1:9", "--connect-to", "nowhere"], 64),
     (&["mint", "--admin", "/no/such.sock", "--sub", "pod", "--aud", "rp"], 69),
+    (&["healthcheck", "--url", "x"], 64),
     (&["healthcheck", "--url", "http://127.0.0.1:9/readyz"], 1),
     (&["config", "init", "--output", "/no/such/dir/x"], 78),
     (&["healthcheck", "--config", "/no/such/file"], 78),

@@ -61,7 +61,10 @@ fn a_page_is_printed_by_the_words_of_its_verb() {
     assert_eq!(one.out, fs::read_to_string(dir.path().join("oneseal-keys-show.1")).expect("there"));
     run(&mut oneseal(["man", "keys", "melt"])).refused(64, &["no such verb", "export"]);
     run(&mut oneseal(["man", "check", "--json"])).refused(64, &["--json"]);
-    run(&mut oneseal(["man", "--out", "/no/such/dir"])).refused(78, &["/no/such/dir"]);
+    run(&mut oneseal(["man", "--out", "/no/such/dir"])).refused(78, &["/no/such/dir", "make it first"]);
+    run(&mut oneseal(["man", "--out", text(&dir.path().join("made"))])).done();
+    assert!(dir.path().join("made/oneseal.1").is_file());
+    fs::remove_dir_all(dir.path().join("made")).expect("there");
     let told = run(&mut oneseal(["man", "--out", text(dir.path()), "--json"])).done().json();
     assert_eq!(
         told["written"].as_array().map(Vec::len),

@@ -191,6 +191,9 @@ fn openssl_reads_what_is_exported_and_has_the_digest_that_show_tells() {
     let all = dir.path().join("all.pem");
     run(keys("export", &ring(&dir)).args(["--format", "pem", "--out", text(&all)])).done();
     openssl("PEM", &all);
+    run(keys("export", &ring(&dir)).args(["--format", "pem", "--kid", ""]))
+        .refused(64, &["the kid is empty"]);
+    run(keys("show", &ring(&dir)).arg("")).refused(64, &["the kid is empty"]);
     run(keys("export", &ring(&dir)).args(["--format", "spki"])).refused(64, &["--kid", "--json", "RS256"]);
 }
 
@@ -326,6 +329,8 @@ fn bare_keys_are_listed_too() {
     let said = run(&mut keys("list", &file)).done();
     let kid = document["keys"][0]["kid"].as_str().expect("a kid");
     assert!(said.out.contains(kid) && said.out.contains("bare keys"), "{said:?}");
+    let there = run(&mut keys("init", &file)).done();
+    assert!(there.out.starts_with("already there, left as it is: bare keys, for https:"), "{there:?}");
     let shown = run(keys("show", &file).arg("--json")).done().json();
     assert_eq!((&shown["kid"], &shown["history"]), (&kid.into(), &Value::Null));
     assert!(run(&mut keys("show", &file)).done().out.contains("no ring document"));

@@ -97,8 +97,22 @@ fn no_directory_is_needed_to_stand_in() {
     let relative = shell(from_gone, &["keys", "list", "--issuer", ISSUER, "--provider", "file:keyring.json"]);
     assert_eq!(relative.code, Some(78), "{relative:?}");
     assert!(relative.err.contains("provider.not_found"), "{relative:?}");
+    for verb in [&["config", "init", "--output", "x.toml"][..], &["man", "--out", "x"]] {
+        let written = shell(from_gone, verb);
+        assert!(written.code == Some(78) && written.err.contains("which is gone"), "{verb:?}: {written:?}");
+    }
     let wanted = shell(from_gone, &["quickstart", "--once"]);
     assert!(wanted.code == Some(78) && wanted.err.contains("--dir"), "{wanted:?}");
+}
+
+#[test]
+fn an_answer_that_cannot_be_written_is_no_success() {
+    let ring = Ring::new();
+    for verb in ring.verbs() {
+        let said = shell(r#"exec "$0" "$@" 1</dev/null"#, &verb);
+        assert_eq!(said.code, Some(70), "{verb:?}: {said:?}");
+        assert!(said.err.contains("standard output could not be written"), "{verb:?}: {said:?}");
+    }
 }
 
 #[test]

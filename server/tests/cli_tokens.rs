@@ -182,7 +182,7 @@ fn a_key_set_that_is_none_is_refused_by_its_place() {
         ("[]", "no JSON object"),
     ] {
         fs::write(&file, content).expect("written");
-        verify(text(&file), &[]).refused(78, &[words]);
+        verify(text(&file), &[]).refused(78, &[words, "keys export --out jwks.json"]);
     }
     verify(text(&file), &["--connect-to", "127.0.0.1:1"]).refused(64, &["nothing is fetched"]);
     verify("http://oidc.example/jwks.json", &[]).refused(78, &["plain http"]);

@@ -80,7 +80,7 @@ fn parse_name(name: &str) -> Result<Role, String> {
         "next" | "AWSPENDING" => KeyState::Pending,
         "previous" | "AWSPREVIOUS" => KeyState::Retiring,
         "tls" if name == TLS_KEY => return Ok(Role { state: KeyState::Active, algorithm: None }),
-        _ => return Err("its name is none of current, next, previous".to_owned()),
+        _ => return Err("its name is none of current, next, previous, tls.key".to_owned()),
     };
     let mut rest: Vec<_> = parts.collect();
     if rest.last().is_some_and(|form| ["pem", "der", "jwk"].contains(form)) {

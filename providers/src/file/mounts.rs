@@ -11,8 +11,11 @@ use super::{parent, resolved};
 use crate::Durability;
 
 /// Judges the place of `path`, or of its nearest existing directory; of a flat directory each entry too, which may be
-/// a link or a mount of its own. Where the system does not tell (no `/proc`), the place counts as durable.
+/// a link or a mount of its own. What is neither file nor directory is refused when it is read. Where the system does not tell (no `/proc`), the place counts as durable.
 pub(super) fn durability(path: &Path) -> Durability {
+    if fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+        return Durability::Durable;
+    }
     let Ok(table) = fs::read("/proc/self/mountinfo") else { return Durability::Durable };
     let (mounts, is_kubelet_made) = (parse(&table), is_kubelet_made(path));
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());

@@ -63,15 +63,30 @@ fn read_once(path: &Path) -> Result<Reading, ProviderError> {
     let opened = open_at(rustix::fs::CWD, path, path)?;
     let found = opened.metadata().map_err(|error| fault::reading(path, error))?;
     if found.is_dir() {
+        refuse_root(path)?;
         return read_directory(path, &opened);
     }
     let rule = if layout::is_kubelets_file(path) { ModeRule::Kubelet } else { ModeRule::OwnerOnly };
     let budget = Description::DEFAULT_MAX_BYTES - Entries::CURRENT.len();
     let Some(value) = read_file(path, opened, rule, budget)? else { return Ok(Reading::Moved) };
     if value.is_empty() {
-        return Err(fault::at(path, ErrorKind::Malformed, "the file is empty"));
+        return Err(fault::at(
+            path,
+            ErrorKind::Malformed,
+            "the file is empty, as a failed template or mount leaves it",
+        ));
     }
     Ok(whole(Entries::single(Entries::CURRENT, value), None))
+}
+
+/// Of all directories this one is surely named by mistake, and a cure for keys would be harm to the system's files.
+fn refuse_root(path: &Path) -> Result<(), ProviderError> {
+    if super::resolved(path) != Path::new("/") {
+        return Ok(());
+    }
+    let detail = "it is the root of the file system, so it is no directory of keys; name the file, or a directory \
+                  that holds nothing else";
+    Err(fault::at(path, ErrorKind::Malformed, detail))
 }
 
 fn whole(entries: Entries, change_id: Option<Uuid>) -> Reading {
@@ -151,19 +166,34 @@ fn holds_nothing(path: &Path) -> ProviderError {
 fn read_entries(path: &Path, dir: &File, rule: ModeRule) -> Result<Option<Entries>, ProviderError> {
     let mut entries = Entries::new();
     let mut budget = Description::DEFAULT_MAX_BYTES;
-    for name in names(path, dir)? {
+    let names = names(path, dir)?;
+    let is_among_others = names.len() > 1;
+    for name in names {
         let place = path.join(&name);
-        let opened = open_at(dir, Path::new(&name), &place)?;
+        let told = |error: ProviderError| if is_among_others { beside_a_key(error) } else { error };
+        let opened = open_at(dir, Path::new(&name), &place).map_err(told)?;
         if opened.metadata().map_err(|error| fault::reading(&place, error))?.is_dir() {
             continue;
         }
         let rule = if layout::is_public(&name) { ModeRule::Public } else { rule };
         budget = budget.saturating_sub(name.len());
-        let Some(value) = read_file(&place, opened, rule, budget)? else { return Ok(None) };
+        let Some(value) = read_file(&place, opened, rule, budget).map_err(told)? else { return Ok(None) };
         budget -= value.len();
         entries.insert(name, value);
     }
     Ok(Some(entries))
+}
+
+/// Which of several files are keys is for the keystore to say, so none is passed over here; but a person may have put
+/// one there for another reason, and a cure for keys is then none.
+fn beside_a_key(error: ProviderError) -> ProviderError {
+    match error.kind() {
+        ErrorKind::Unavailable => error,
+        _ => error.and(
+            "; every file of the directory is read, since any may be a key: if this is none, keep it elsewhere, or \
+             name the key's own file",
+        ),
+    }
 }
 
 /// Names of entries, in order. A name that is not UTF-8 is nobody's entry.

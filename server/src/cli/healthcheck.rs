@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use http::StatusCode;
+use http::{StatusCode, Uri};
 use oneseal_keystore::findings::chain;
 use oneseal_relying_party::fetch::{ConnectTo, FetchError, FetchOptions, Fetched, Fetcher};
 use serde_json::json;
@@ -37,6 +37,15 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> {
     let Args { ops, url, json, ca } = args;
     if let Some(url) = url {
+        let is_url = url.parse::<Uri>().is_ok_and(|url| {
+            matches!(url.scheme_str(), Some("http" | "https"))
+                && url.host().is_some_and(|host| !host.is_empty())
+        });
+        if !is_url {
+            return Err(Failure::usage(
+                "--url is no URL; write it whole, such as http://127.0.0.1:8081/readyz",
+            ));
+        }
         let mut roots = ca.iter().map(|path| super::read_ca(path)).collect::<Result<Vec<_>, _>>()?;
         // A configuration that is named is one of the server asked for, authorities included.
         if globals.config.is_some() && url.starts_with("https:") {

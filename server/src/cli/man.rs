@@ -1,5 +1,7 @@
 //! `oneseal man`: the manual pages, made from the same command line that is parsed.
 
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap::Command;
@@ -18,7 +20,8 @@ pub(crate) struct Args {
     /// The verb, such as `keys show`
     #[arg(value_name = "VERB")]
     verb: Vec<String>,
-    /// Write a page for every verb into this directory, such as /usr/local/share/man/man1
+    /// Write a page for every verb into this directory, such as /usr/local/share/man/man1; it is made where the one
+    /// above it is there
     #[arg(long, value_name = "DIR", conflicts_with = "verb")]
     out: Option<PathBuf>,
     /// With --out: print one JSON object
@@ -38,6 +41,12 @@ pub(crate) async fn run(args: Args, _globals: &Globals) -> Result<Exit, Failure>
         output::print_bytes(&page(find(&root, &verb)?))?;
         return Ok(Exit::Done);
     };
+    match fs::create_dir(&dir) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+            return Err(files::not_written(&dir, error));
+        }
+        _ => {}
+    }
     let mut written = Vec::new();
     for command in all(&root) {
         let path = dir.join(format!("{}.1", name(command)));

@@ -249,7 +249,7 @@ pub(crate) static PAGES: &[Page] = &[
             DONE,
             (69, "there is no room for the pages"),
             (77, "the directory may not be written"),
-            (78, "there is no such directory"),
+            (78, "the directory cannot be made: the one above it is not there"),
         ],
         examples: &["oneseal man keys export > oneseal-keys-export.1", "oneseal man --out ."],
     },

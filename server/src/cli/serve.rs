@@ -94,6 +94,7 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
         opened = gate::open(build, ask, remarks, config.settings.process.boot_timeout, &SystemClock, &notifier) => opened,
         // Nothing has been begun yet.
         stop = signals.next() => {
+            tracing::info!(signal = stop.name(), "ended before there was a key to serve");
             notifier.stopping(stop.name(), Duration::ZERO).await;
             return Ok(stop.exit_at_once());
         }

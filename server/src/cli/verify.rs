@@ -87,8 +87,10 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     if let Some(path) = ca {
         builder = builder.add_root_certificate(super::read_ca(&path)?);
     }
-    let relying_party =
-        builder.build().map_err(|error| Failure::refused("this cannot be verified").because(error))?;
+    let relying_party = builder.build().map_err(|error| {
+        let failure = Failure::refused("this cannot be verified").because(error);
+        if is_offline { failure.with_hint(EXPORT) } else { failure }
+    })?;
     let outcome = relying_party.verify(token.trim()).await;
     let facts = match &outcome {
         Err(error) => facts::of(error.reason(), token.trim(), &asked, &relying_party.held_kids()),
@@ -288,6 +290,9 @@ made from the table in the program.
 * As of another time, such as that of an incident: `--at 2026-01-01T00:00:00Z`, with `--leeway 0s` to the second
 ";
 
+/// A ring document and a PEM file are other things than a key set.
+const EXPORT: &str =
+    "--jwks takes a JWK Set: `oneseal keys export --out jwks.json` writes the one of a ring or of bare keys";
 /// Far above what any header carries.
 const MAX_TOKEN: u64 = 256 * 1024;
 

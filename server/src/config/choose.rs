@@ -45,9 +45,10 @@ pub(super) struct Chosen {
 
 /// Makes the configuration and reports every mistake on the way.
 pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
-    let Gathered { mut values, mut findings, ignored, log, workers, dev_tls, is_file_known } = gathered;
+    let Gathered { mut values, mut findings, ignored, log, workers, dev_tls, is_file_known, absent_file } =
+        gathered;
     let need = if is_file_known { need } else { Need::Nothing };
-    let issuer = issuer(&values, need, &mut findings);
+    let issuer = issuer(&values, need, absent_file.as_deref(), &mut findings);
     let mut of_provider = Findings::new();
     let provider = provider(&mut values, need, &mut of_provider);
     let unlocking = unlocking(&mut values);
@@ -109,14 +110,17 @@ pub(super) fn fleet_of(issuer: &IssuerUrl) -> String {
     }
 }
 
-fn issuer(values: &Values, need: Need, findings: &mut Findings) -> Option<IssuerUrl> {
+fn issuer(
+    values: &Values,
+    need: Need,
+    absent_file: Option<&str>,
+    findings: &mut Findings,
+) -> Option<IssuerUrl> {
     let Some(url) = text(values, "issuer.url") else {
         if need == Need::Serve && !values.is_faulty("issuer.url") {
-            findings.push(
-                &codes::MISSING,
-                "issuer.url",
-                "no issuer is configured, so there is nothing to serve",
-            );
+            let absent = absent_file.map(|file| format!("; no file is named, and {file} is not there"));
+            let message = "no issuer is configured, so there is nothing to serve";
+            findings.push(&codes::MISSING, "issuer.url", format!("{message}{}", absent.unwrap_or_default()));
         }
         return None;
     };

@@ -77,6 +77,7 @@ impl Sources {
             workers,
             dev_tls: self.dev_tls,
             is_file_known: true,
+            absent_file: None,
         };
         let named = self.config.map(|path| (path, "--config")).or(config.map(|path| (path.into(), CONFIG)));
         match named {
@@ -129,6 +130,8 @@ pub(super) struct Gathered {
     pub(super) dev_tls: bool,
     /// Whether the file could be read: if not, what it was to say is unknown and not *missing*.
     pub(super) is_file_known: bool,
+    /// The file that is read where none is named, if it is not there.
+    pub(super) absent_file: Option<String>,
 }
 
 impl Gathered {
@@ -137,7 +140,10 @@ impl Gathered {
         let name = hint::shown_path(path);
         let content = match disk::read(path) {
             Ok(content) => content,
-            Err(ReadError::NotFound) if by.is_none() => return,
+            Err(ReadError::NotFound) if by.is_none() => {
+                self.absent_file = Some(name);
+                return;
+            }
             Err(error) => return self.unreadable(&name, by, &error),
         };
         let parsed = file::parse(&content.text, &name);
@@ -179,6 +185,7 @@ pub(super) fn of_text(text: &str) -> Gathered {
         log,
         workers,
         is_file_known: parsed.is_toml,
+        absent_file: None,
         dev_tls: false,
     };
     gathered.findings.extend(parsed.findings);

@@ -152,7 +152,7 @@ pub(super) static ONLINE_CONTENT_TYPE: Code = Code::warning(
 pub(super) static ONLINE_NO_CACHE_CONTROL: Code = Code::warning(
     "online.no_cache_control",
     "A document comes without a Cache-Control of a max-age: kube-apiserver and others then guess, or ask each time.",
-    "Let the header that oneseal sends pass through the proxy.",
+    "Let the header that oneseal sends pass through the proxy, or set it on the bucket.",
 );
 pub(super) static ONLINE_CACHED_LONGER: Code = Code::warning(
     "online.cached_longer",

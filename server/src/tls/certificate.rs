@@ -289,7 +289,13 @@ fn whose_key(pair: &CertifiedKey) -> Option<String> {
     let at = pair.cert.iter().position(of_key);
     Some(at.map_or_else(
         || "it belongs to none of the certificates in tls.certificate".to_owned(),
-        |at| format!("it belongs to certificate {} of the chain: that one must come first", at + 1),
+        |at| {
+            format!(
+                "it belongs to certificate {} of the chain: if that is the server's own, it must come first; if it is \
+                 an authority's, give the server's own key",
+                at + 1
+            )
+        },
     ))
 }
 

@@ -70,6 +70,8 @@ impl Tls {
         let mut findings = Findings::new();
         let (certificate, files, development_ca) = match &tls.source {
             TlsSource::Off => return (None, findings),
+            // Refused with the configuration: there is no certificate of which anything could be said.
+            TlsSource::Development if !issuer.is_loopback() => return (None, findings),
             TlsSource::Files { certificate, private_key } => {
                 let files = Files { certificate: certificate.clone(), private_key: private_key.clone() };
                 let judged = match files.read().await {

@@ -158,7 +158,11 @@ fn the_key_of_another_certificate_is_refused_and_a_reversed_chain_is_known() {
     let (other, other_key) = good();
     refused(&certificate, &other_key, &["tls.key_mismatch tls.private_key"]);
     let (_, findings) = judged(&format!("{certificate}{other}"), &other_key);
-    assert!(findings.to_string().contains("certificate 2 of the chain"), "{findings}");
+    let said = findings.to_string();
+    assert!(
+        said.contains("certificate 2 of the chain") && said.contains("give the server's own key"),
+        "{said}"
+    );
 }
 
 #[test]

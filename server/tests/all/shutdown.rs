@@ -154,6 +154,10 @@ fn the_end_of_standard_input_ends_it_for_who_asked_for_that() {
     assert_eq!(get(server.ops, "/readyz").status, 200);
     server.close_input();
     assert_eq!(server.wait().code(), Some(0));
+    // Who has none from the start is told why it ended, whether before the key was read or after.
+    let said = place.run(["serve", "--config", "oneseal.toml", "--exit-on-stdin-eof"]);
+    let text = String::from_utf8_lossy(&said.stderr);
+    assert!(said.status.success() && text.contains("end of standard input"), "{said:?}");
     // Others go on without a standard input: it is /dev/null here from the start.
     let server = place.serve("");
     assert_eq!(get(server.ops, "/readyz").status, 200);

@@ -450,6 +450,7 @@ fn dev_tls_is_refused_for_an_issuer_that_others_could_trust() {
     let text = String::from_utf8_lossy(&said.stderr);
     assert_eq!(said.status.code(), Some(78), "{text}");
     assert!(text.contains("tls.dev_not_loopback"), "{text}");
+    assert!(!text.contains("tls.development"), "{text}");
     assert!(!place.path("oneseal-dev-ca.pem").exists());
 }
 

@@ -45,6 +45,10 @@ impl Wanted {
     /// # Errors
     /// None is meant (1), or more than one (64); the candidates are named.
     pub(super) fn one<'a>(&self, keys: &'a [PublishedKey]) -> Result<&'a PublishedKey, Failure> {
+        if self.kid.as_deref() == Some("") {
+            let message = "the kid is empty, as from a variable that is not set: leave it out or name one";
+            return Err(Failure::usage(message).with_hint(listed("There are", keys.iter())));
+        }
         let fitting = self.among(keys);
         let whole = |key: &&&PublishedKey| Some(key.kid.as_str()) == self.kid.as_deref();
         match (fitting.iter().find(whole), fitting.as_slice()) {

@@ -177,7 +177,9 @@ fn setting(configured: &[Algorithm], initialised: &Initialised) -> Option<String
 
 fn told(initialised: &Initialised, provider: &Description, issuer: &str) -> String {
     let what = if initialised.created { "made" } else { "already there, left as it is" };
-    let mut text = format!("{what}: the ring of {issuer} at {}:{}\n", provider.kind, provider.location);
+    // Bare keys have no document that a ring key could sign, and name no issuer.
+    let of = if initialised.ring_key.is_some() { "the ring of" } else { "bare keys, for" };
+    let mut text = format!("{what}: {of} {issuer} at {}:{}\n", provider.kind, provider.location);
     for (kid, algorithm) in &initialised.keys {
         text.push_str(&format!("  {algorithm:<5}  {kid}\n", algorithm = algorithm.as_str()));
     }
