@@ -174,7 +174,7 @@ fn a_key_set_that_is_none_is_refused_by_its_place() {
         run(oneseal(arguments).args(more))
     };
     verify(text(&file), &[]).refused(78, &["--jwks", text(&file), "does not exist"]);
-    verify("/dev/zero", &[]).refused(78, &["/dev/zero", "longer than"]);
+    verify("/dev/zero", &[]).refused(78, &["/dev/zero", "larger than"]);
     for (content, words) in [
         ("", "no JSON object"),
         ("{}", "array `keys`"),
