@@ -7,6 +7,8 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use oneseal_providers::looks_like_key;
+
 use crate::findings::{Code, Findings};
 
 /// An issuer identifier: an absolute `https` URL without query, fragment and userinfo, with a lower-case host.
@@ -116,6 +118,10 @@ impl IssuerUrl {
 
     fn read(text: &str, place: &str, findings: &mut Findings) -> Option<Self> {
         let mut fault = |code: &'static Code, message: String| findings.push(code, place, message);
+        if looks_like_key(text) {
+            fault(&MALFORMED, "it looks like a key itself, not like the URL of an issuer".to_owned());
+            return None;
+        }
         if text.is_empty() || text.len() > MAX_LEN || !text.bytes().all(is_url_byte) {
             fault(&MALFORMED, describe_malformed(text));
             return None;

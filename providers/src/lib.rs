@@ -30,6 +30,7 @@ mod error;
 pub mod file;
 #[cfg(feature = "inline")]
 pub mod inline;
+mod pasted;
 mod provider;
 mod record;
 mod uri;
@@ -39,9 +40,10 @@ pub use error::{ErrorKind, ProviderError};
 pub use file::FileProvider;
 #[cfg(feature = "inline")]
 pub use inline::{EnvProvider, InlineProvider};
+pub use pasted::looks_like_key;
 pub use provider::{Advice, BoxFuture, Change, Description, Durability, SecretProvider};
 pub use record::{Entries, Record, Revision, SecretBytes};
-pub use uri::{PostgresUrl, ProviderUri, UriError, looks_like_key};
+pub use uri::{PostgresUrl, ProviderUri, UriError};
 
 /// Compiles the examples of the README.
 #[cfg(doctest)]

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-use crate::SecretProvider;
+use crate::{SecretProvider, looks_like_key};
 
 /// A provider named by one URI. `Display` gives it back, with a database password masked.
 ///
@@ -181,18 +181,6 @@ pub enum UriError {
         scheme: &'static str,
     },
 }
-
-/// Whether `text` looks like key material that was put where a name belongs: PEM, a JWK, or base64 of DER, which begins
-/// with a long SEQUENCE and therefore with `MI`, `MH`, `MC` or the like. Whoever refuses it must not repeat it.
-pub fn looks_like_key(text: &str) -> bool {
-    let is_base64 =
-        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_' | b'=');
-    let is_der = text.len() >= SHORTEST_DER && text.starts_with('M') && text.bytes().all(is_base64);
-    is_der || text.contains("-----BEGIN") || text.contains("\"kty\"")
-}
-
-/// The first line of a PEM body has 64 characters, as has the whole PKCS#8 form of an Ed25519 key.
-const SHORTEST_DER: usize = 64;
 
 /// Schemes, and words people write for them.
 const SPELLINGS: &[(&str, &str)] = &[

@@ -55,6 +55,7 @@ fn run() -> Result<Exit, Failure> {
         Ok(cli) => cli,
         Err(answer) => return cli::answer(&answer),
     };
+    cli::refuse_keys(std::env::args_os())?;
     let runtime = runtime().map_err(|error| Failure::internal("threads cannot be started").because(error))?;
     let exit = runtime.block_on(cli.run());
     // Not waiting for threads that still work for somebody who is no longer there.

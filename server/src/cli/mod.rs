@@ -4,10 +4,11 @@
 //! [`output`](crate::output) and returns how the process ends; what goes wrong comes back as a [`Failure`], which is
 //! printed once, by `main`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use oneseal_providers::looks_like_key;
 
 use crate::config::{PartialConfig, Sources, disk};
 use crate::exit::{Exit, Failure};
@@ -153,9 +154,8 @@ pub(crate) fn answer(said: &clap::Error) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     let quoted = said.to_string();
-    if KEY_MARKS.iter().any(|mark| quoted.contains(mark)) {
-        let message = "an argument holds a private key; name the place where it rests, by --provider";
-        return Err(Failure::usage(message));
+    if std::env::args_os().skip(1).any(|argument| is_key(&argument)) {
+        return Err(pasted());
     }
     if !wants_json(std::env::args_os()) {
         // Nobody is left to be told that it could not be printed.
@@ -168,6 +168,36 @@ pub(crate) fn answer(said: &clap::Error) -> Result<Exit, Failure> {
     Err(if rest.trim().is_empty() { failure } else { failure.with_hint(rest.trim()) })
 }
 
+/// Refuses a line on which a key stands where something else is wanted: what a verb cannot use it quotes, and a path is
+/// made.
+///
+/// # Errors
+/// There is one (64).
+pub(crate) fn refuse_keys(arguments: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
+    let mut is_judged = false;
+    for argument in arguments.into_iter().skip(1) {
+        let text = argument.to_string_lossy();
+        let is_judged_itself =
+            JUDGED.iter().any(|flag| text.strip_prefix(flag).is_some_and(|rest| rest.starts_with('=')));
+        if !is_judged && !is_judged_itself && is_key(&argument) {
+            return Err(pasted());
+        }
+        is_judged = JUDGED.iter().any(|flag| text == *flag);
+    }
+    Ok(())
+}
+
+fn is_key(argument: &OsStr) -> bool {
+    looks_like_key(&argument.to_string_lossy())
+}
+
+fn pasted() -> Failure {
+    Failure::usage(
+        "an argument looks like a private key itself, and is not repeated; name the place where it rests, by --provider. \
+         Other users' process lists and the shell's history have it now",
+    )
+}
+
 /// Certificates that are trusted beside the system's, as PEM.
 fn read_ca(path: &Path) -> Result<String, Failure> {
     let read = disk::read(path).map(|content| content.text.to_string());
@@ -178,8 +208,8 @@ fn read_ca(path: &Path) -> Result<String, Failure> {
 const UNTRUSTED: &str = "its certificate is not trusted: name the file of who vouches for it by --ca FILE or \
                          issuer.ca_bundle, or look at the host's name and the date";
 
-/// By which a key is known that was pasted by mistake: of PEM, and of a JWK. What is not taken is quoted otherwise.
-const KEY_MARKS: [&str; 2] = ["PRIVATE KEY", "\"d\""];
+/// Those whose values are judged and never repeated by who reads them, and the one that may hold a public key.
+const JUDGED: [&str; 5] = ["--provider", "--passphrase", "--issuer", "--member", "--claim"];
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 done · 1 the answer is no · 64 usage · 69 unavailable · 70 internal · 71 cannot bind ·

@@ -97,6 +97,7 @@ pub(crate) fn from_toml(key: &Key, value: &DeValue<'_>) -> Result<Value, Fault> 
 /// # Errors
 /// As [`from_toml`].
 pub(crate) fn from_text(key: &Key, text: &str) -> Result<Value, Fault> {
+    refuse_key(key, text)?;
     match key.kind {
         Kind::Bool => match text {
             "true" => Ok(Value::Bool(true)),
@@ -139,6 +140,7 @@ fn from_string(key: &Key, text: &str) -> Result<Value, Fault> {
     if text.contains('\0') {
         return Err(bad("it has a NUL character".to_owned()));
     }
+    refuse_key(key, text)?;
     match key.kind {
         Kind::Secret => Ok(Value::Secret(text.into())),
         Kind::IssuerUrl => Ok(Value::Text(text.to_owned())),
@@ -154,6 +156,20 @@ fn from_string(key: &Key, text: &str) -> Result<Value, Fault> {
         Kind::Socket => socket(key, text),
         Kind::Bool | Kind::Integer { .. } | Kind::Algorithms | Kind::Audiences => Err(not_a(key, text)),
     }
+}
+
+/// A key in the place of anything else is not repeated, whatever else is wrong with it. Places of secrets have words of
+/// their own for it.
+fn refuse_key(key: &Key, text: &str) -> Result<(), Fault> {
+    let has_words = matches!(key.kind, Kind::Secret | Kind::ProviderUri | Kind::PassphraseUri);
+    if has_words || !looks_like_key(text) {
+        return Ok(());
+    }
+    let instead = match key.path {
+        "provider.path" => "use kind `inline` for that",
+        _ => "name the place where it rests, by provider.uri",
+    };
+    Err(bad(format!("it must be {}, and looks like a key itself: {instead}", key.kind.words())))
 }
 
 fn integer(digits: &str, radix: u32, most: u64) -> Result<Value, Fault> {
@@ -265,12 +281,9 @@ fn fleet_name(key: &Key, text: &str) -> Result<Value, Fault> {
 }
 
 fn path(key: &Key, text: &str) -> Result<PathBuf, Fault> {
-    if text.contains('\n') || text.contains("-----BEGIN") || text.starts_with('{') {
-        let instead = match key.path {
-            "provider.path" => "use kind `inline` for that",
-            _ => "name the file that holds it",
-        };
-        let message = format!("it must be {}, and looks like a key itself: {instead}", key.kind.words());
+    if text.contains('\n') || text.starts_with('{') {
+        let message =
+            format!("it must be {}, in one line; a file's content is not given here", key.kind.words());
         return Err(bad(message));
     }
     Ok(PathBuf::from(text))
@@ -312,6 +325,7 @@ fn socket(key: &Key, text: &str) -> Result<Value, Fault> {
 }
 
 fn list(key: &Key, items: &[&str]) -> Result<Value, Fault> {
+    items.iter().try_for_each(|item| refuse_key(key, item))?;
     if let Some(twice) =
         items.iter().enumerate().find_map(|(i, item)| items[..i].contains(item).then_some(item))
     {
