@@ -193,8 +193,8 @@ fn is_key(argument: &OsStr) -> bool {
 
 fn pasted() -> Failure {
     Failure::usage(
-        "an argument looks like a private key itself, and is not repeated; name the place where it rests, by --provider. \
-         Other users' process lists and the shell's history have it now",
+        "an argument looks like a key itself, and is not repeated; name the place where a private key rests, by \
+         --provider. If it is private, other users' process lists and the shell's history have it now",
     )
 }
 
