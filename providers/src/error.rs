@@ -53,8 +53,9 @@ impl ProviderError {
         self
     }
 
-    /// The same, with more said behind its detail.
+    /// The same, with more said behind its detail, which must hold no secret either.
     #[must_use]
+    #[cfg(feature = "file")]
     pub(crate) fn and(mut self, more: &str) -> Self {
         self.detail.push_str(more);
         self
