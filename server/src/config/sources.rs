@@ -67,18 +67,8 @@ impl Sources {
 
     /// Reads everything.
     pub(super) fn gather(self) -> Gathered {
-        let Environment { mut entries, findings, ignored, config, log, workers } =
-            environment::read(&self.variables);
-        let mut gathered = Gathered {
-            values: Values::default(),
-            findings,
-            ignored,
-            log,
-            workers,
-            dev_tls: self.dev_tls,
-            is_file_known: true,
-            absent_file: None,
-        };
+        let (mut gathered, mut entries, config) = of_environment(&self.variables);
+        gathered.dev_tls = self.dev_tls;
         let named = self.config.map(|path| (path, "--config")).or(config.map(|path| (path.into(), CONFIG)));
         match named {
             Some((path, by)) => gathered.file(&path, Some(by), &mut entries),
@@ -176,21 +166,28 @@ impl Gathered {
 
 /// What a file of this text says, with no other source beside it.
 pub(super) fn of_text(text: &str) -> Gathered {
-    let Environment { findings, ignored, config: _, log, workers, entries: _ } = environment::read(&[]);
+    let (mut gathered, _, _) = of_environment(&[]);
     let parsed = file::parse(text, "oneseal.toml");
-    let mut gathered = Gathered {
+    gathered.is_file_known = parsed.is_toml;
+    gathered.findings.extend(parsed.findings);
+    gathered.values.merge(parsed.entries, &mut gathered.findings);
+    gathered
+}
+
+/// What the environment says: its mistakes, its values, which are not merged yet, and the file that it names.
+fn of_environment(variables: &[(OsString, OsString)]) -> (Gathered, Vec<Entry>, Option<OsString>) {
+    let Environment { entries, findings, ignored, config, log, workers } = environment::read(variables);
+    let gathered = Gathered {
         values: Values::default(),
         findings,
         ignored,
         log,
         workers,
-        is_file_known: parsed.is_toml,
-        absent_file: None,
         dev_tls: false,
+        is_file_known: true,
+        absent_file: None,
     };
-    gathered.findings.extend(parsed.findings);
-    gathered.values.merge(parsed.entries, &mut gathered.findings);
-    gathered
+    (gathered, entries, config)
 }
 
 /// Read when no other file is named.
