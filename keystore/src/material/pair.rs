@@ -8,7 +8,7 @@ use aws_lc_rs::signature::{
     RsaEncoding, RsaKeyPair,
 };
 
-use super::{KeyError, PrivateKey, RsaSecret, Secret};
+use super::{KeyError, RsaSecret, Secret};
 use crate::jwk::{Curve, Exponents, PublicKey, RSA_MAX_BITS};
 use crate::verify::Verifier;
 use crate::{Algorithm, KeyType};
@@ -22,11 +22,6 @@ pub(crate) enum KeyPair {
 }
 
 impl KeyPair {
-    /// The pair of a key that the judge has passed.
-    pub(crate) fn new(key: &PrivateKey) -> Result<Self, KeyError> {
-        Self::from_secret(&key.public, &key.secret)
-    }
-
     /// Builds the pair; the primitive compares the halves and, for RSA, every component with every other.
     pub(super) fn from_secret(public: &PublicKey, secret: &Secret) -> Result<Self, KeyError> {
         match secret {
