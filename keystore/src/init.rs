@@ -8,8 +8,8 @@ use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use crate::codes::{PROVIDER_INIT_IN_IMAGE, PROVIDER_NOT_FOUND};
-use crate::keystore::{judge_place, load};
 use crate::material::{self, KeyError, PrivateKey};
+use crate::place::{judge_place, load};
 use crate::reading::{self, Opening};
 use crate::ring::{self, Origin, Reading, Ring, write};
 use crate::{Algorithm, Findings, GenerationPermit, Identity, IssuerUrl, KeyId, KeyType, Rotation};

@@ -5,28 +5,24 @@
 //! same path. What it cannot read or may not accept changes nothing but the age of what is served: past the
 //! staleness limit minting stops, publishing never does.
 
+mod follower;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use oneseal_coordination::{BootTime, Clock};
-use oneseal_providers::{
-    Advice, Description, Durability, Entries, ProviderError, Record, Revision, SecretProvider,
-};
-use tokio_util::sync::CancellationToken;
+use oneseal_providers::{Description, Entries, Record, Revision, SecretProvider};
 
-use crate::accept::{SeenKids, Verdict, accept};
-use crate::codes::{
-    FLEET_KEY_REPLACED, PROVIDER_EPHEMERAL, PROVIDER_IMAGE_LAYER, PROVIDER_NEVER_UPDATES, PROVIDER_NOT_FOUND,
-    PROVIDER_REPLACEABLE, PROVIDER_UNAVAILABLE, PROVIDER_WORLD_READABLE, RING_ACTIVATED_UNPUBLISHED,
-    of_provider_error,
-};
-use crate::findings::{Code, Finding, Severity, chain};
+pub use self::follower::Follower;
+use crate::codes::PROVIDER_IMAGE_LAYER;
+use crate::findings::Finding;
+use crate::findings::Severity;
 use crate::material::PASSPHRASE_UNUSED;
+use crate::place::{advised, judge_place, load, where_to_put_a_key};
 use crate::reading::{self, Opening, Read};
 use crate::ring::Reading;
-use crate::rotation::PROVIDER_TIMEOUT;
 use crate::{Algorithm, Findings, IssuerUrl, KeyId, PublicKey, Rotation, Snapshot, ring};
 
 /// What the keystore needs to know besides its provider.
@@ -186,17 +182,7 @@ impl Keystore {
             last_fault: Mutex::new(None),
             advice: findings,
         });
-        let follower = Follower {
-            shared: Arc::clone(&shared),
-            provider,
-            options,
-            seen: revision.clone(),
-            accepted: revision,
-            hold: None,
-            told: Age::Fresh,
-            has_refused: false,
-            kids,
-        };
+        let follower = Follower::new(Arc::clone(&shared), provider, options, revision, kids);
         Ok((Self { shared }, follower))
     }
 
@@ -232,348 +218,6 @@ impl Keystore {
         &self.shared.advice
     }
 }
-
-/// The task that keeps a [`Keystore`] up to date.
-#[derive(Debug)]
-#[must_use = "without its task the keystore goes stale: run it"]
-pub struct Follower {
-    shared: Arc<Shared>,
-    provider: Arc<dyn SecretProvider>,
-    options: KeystoreOptions,
-    /// The revision read last, whether it was accepted or not.
-    seen: Revision,
-    /// The one that is served: when it is read again, nothing need be built or judged.
-    accepted: Revision,
-    /// Keys that sign on although they are no longer current.
-    hold: Option<Hold>,
-    /// What was last said of the snapshot's age.
-    told: Age,
-    /// Whether a record has been refused since the last good one.
-    has_refused: bool,
-    /// Every kid that was served, with its key.
-    kids: SeenKids,
-}
-
-/// How old the last good look is, in the words of a log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Age {
-    Fresh,
-    /// More than three refreshes.
-    Old,
-    /// Past the limit.
-    Stale,
-}
-
-/// A new current key is published but nobody can have fetched it yet: the ones before it sign on.
-#[derive(Debug)]
-struct Hold {
-    until: BootTime,
-    kids: Vec<KeyId>,
-    /// What to serve when it is over.
-    then: Arc<Snapshot>,
-}
-
-impl Follower {
-    /// Follows the provider until `cancel`. `on_swap` sees each new snapshot before [`Keystore::snapshot`] does.
-    ///
-    /// # Cancel safety
-    /// May be dropped at any point: the served snapshot is always whole.
-    pub async fn run(mut self, cancel: CancellationToken, mut on_swap: impl FnMut(&Arc<Snapshot>) + Send) {
-        if self.shared.is_static {
-            cancel.cancelled().await;
-            return;
-        }
-        let mut pause = Duration::ZERO;
-        loop {
-            tokio::select! {
-                // Nothing is under way between two looks.
-                () = cancel.cancelled() => return,
-                // A nudge or the timer: both end in the same look. Dropping the other loses nothing.
-                () = self.wait(pause) => {}
-            }
-            tokio::select! {
-                // A look cut short has swapped nothing yet.
-                () = cancel.cancelled() => return,
-                answered = self.look(&mut on_swap) => {
-                    pause = if answered { Duration::ZERO } else { next_pause(pause, self.refresh()) };
-                }
-            }
-        }
-    }
-
-    fn refresh(&self) -> Duration {
-        self.shared.snapshot.load().rotation().refresh()
-    }
-
-    /// Until the next look is due: a nudge (not before `pause`), the timer, or the end of a hold.
-    async fn wait(&self, pause: Duration) {
-        let timer = jittered(self.refresh());
-        let held = self.hold.as_ref().map(|hold| hold.until.since(self.shared.clock.boot()));
-        let due = held.map_or(timer, |held| held.min(timer));
-        let nudged = async {
-            tokio::time::sleep(pause).await;
-            self.provider.changed(&self.seen).await;
-        };
-        // Either way a look follows, and it compares with the provider itself.
-        drop(tokio::time::timeout(due.max(pause), nudged).await);
-    }
-
-    /// One look; whether the provider gave a record, be it one that is refused. A refused one is not asked for
-    /// again before it changes, so only silence calls for a pause.
-    async fn look(&mut self, on_swap: &mut (impl FnMut(&Arc<Snapshot>) + Send)) -> bool {
-        self.release_hold(on_swap);
-        let asked_at = self.shared.clock.boot();
-        let record = match load(&*self.provider).await {
-            Ok(record) => record,
-            Err(findings) => {
-                self.shared.refreshes_failed.fetch_add(1, Ordering::Relaxed);
-                tell(&findings, "the provider gave no record; the last good keys stay");
-                self.fault(Some(Fault { findings, is_refusal: false }));
-                self.tell_staleness();
-                return false;
-            }
-        };
-        let first_sight = self.seen != record.revision;
-        let revision = record.revision.clone();
-        self.seen = revision.clone();
-        let considered =
-            if revision == self.accepted { Ok(()) } else { self.consider(record, on_swap).await };
-        match considered {
-            Ok(()) => {
-                self.accepted = revision;
-                self.shared.fresh_at_ms.store(millis(asked_at), Ordering::Release);
-                self.shared.refreshes_ok.fetch_add(1, Ordering::Relaxed);
-                self.fault(None);
-                if std::mem::take(&mut self.has_refused) {
-                    tracing::info!("the record that was refused has been put right: the provider's is good");
-                }
-            }
-            Err(findings) => {
-                self.shared.records_refused.fetch_add(1, Ordering::Relaxed);
-                if first_sight {
-                    tell(&findings, "the record is refused; the last good keys stay");
-                }
-                self.has_refused = true;
-                self.fault(Some(Fault { findings, is_refusal: true }));
-            }
-        }
-        self.tell_staleness();
-        true
-    }
-
-    async fn consider(
-        &mut self,
-        record: Record,
-        on_swap: &mut (impl FnMut(&Arc<Snapshot>) + Send),
-    ) -> Result<(), Findings> {
-        let (snapshot, _) = build(record, &self.provider.describe(), &self.options).await.result?;
-        let served = self.shared.snapshot.load_full();
-        match accept(&served, &self.kids, &snapshot, self.options.allow_key_replacement) {
-            Verdict::Unchanged => {}
-            Verdict::Replace => {
-                self.options.allow_key_replacement = false;
-                tracing::warn!(
-                    code = FLEET_KEY_REPLACED.name,
-                    "the whole key set is replaced, as was allowed: every token in use is void; not allowed again"
-                );
-                self.serve(snapshot, None, on_swap);
-            }
-            // A hold outlasts later changes: what it waits for is the caches.
-            Verdict::Serve => {
-                let hold = self.hold.take().map(|hold| (hold.until, hold.kids));
-                self.serve(snapshot, hold, on_swap);
-            }
-            Verdict::ServeSigningOn(kids) => {
-                let span = snapshot.rotation().propagation();
-                tracing::error!(
-                    code = RING_ACTIVATED_UNPUBLISHED.name,
-                    signing_on = join(&kids),
-                    for_s = span.as_secs(),
-                    "{}",
-                    RING_ACTIVATED_UNPUBLISHED.meaning
-                );
-                let until = self.shared.clock.boot() + span;
-                self.serve(snapshot, Some((until, kids)), on_swap);
-            }
-            Verdict::Refuse(finding) => {
-                let Finding { code, place, message } = finding;
-                let mut findings = Findings::new();
-                findings.push(code, place, message);
-                return Err(findings);
-            }
-        }
-        Ok(())
-    }
-
-    /// Serves `snapshot`; under a hold its older keys sign on as long as their private halves are here.
-    fn serve(
-        &mut self,
-        snapshot: Snapshot,
-        hold: Option<(BootTime, Vec<KeyId>)>,
-        on_swap: &mut (impl FnMut(&Arc<Snapshot>) + Send),
-    ) {
-        let held = hold.and_then(|(until, kids)| Some((until, snapshot.signing_with(&kids)?, kids)));
-        let then = Arc::new(snapshot);
-        match held {
-            Some((until, interim, kids)) => {
-                self.hold = Some(Hold { until, kids, then });
-                self.swap(Arc::new(interim), on_swap);
-            }
-            None => {
-                self.hold = None;
-                self.swap(then, on_swap);
-            }
-        }
-    }
-
-    fn release_hold(&mut self, on_swap: &mut (impl FnMut(&Arc<Snapshot>) + Send)) {
-        let now = self.shared.clock.boot();
-        if let Some(hold) = self.hold.take_if(|hold| now >= hold.until) {
-            let kids: Vec<_> = hold.then.signing_kids().cloned().collect();
-            tracing::info!(kids = join(&kids), "the new current key signs from now on");
-            self.swap(hold.then, on_swap);
-        }
-    }
-
-    fn swap(&mut self, snapshot: Arc<Snapshot>, on_swap: &mut (impl FnMut(&Arc<Snapshot>) + Send)) {
-        let identity = *snapshot.identity();
-        self.kids.extend(named(&snapshot));
-        on_swap(&snapshot);
-        self.shared.snapshot.store(snapshot);
-        tracing::info!(revision = identity.revision, digest = %identity.digest, "serving another key set");
-    }
-
-    /// Says once when the last good look becomes old, when minting stops, and when all is well again.
-    fn tell_staleness(&mut self) {
-        let freshness = self.shared.freshness();
-        let (age_s, limit_s) = (freshness.age.as_secs(), freshness.limit.unwrap_or_default().as_secs());
-        let now = if freshness.is_stale() {
-            Age::Stale
-        } else if freshness.age > 3 * self.refresh() {
-            Age::Old
-        } else {
-            Age::Fresh
-        };
-        if now == std::mem::replace(&mut self.told, now) {
-            return;
-        }
-        match (now, self.shared.refusal()) {
-            (Age::Fresh, _) => tracing::info!("the last good look at the provider is fresh; minting goes on"),
-            (Age::Old, None) => {
-                tracing::warn!(age_s, limit_s, "the last good look at the provider is getting old");
-            }
-            (Age::Old, Some(Finding { code, place, message })) => tracing::warn!(
-                age_s,
-                limit_s,
-                code = code.name,
-                place,
-                cure = code.cure,
-                "minting will stop at the limit: the provider's record is refused ({}): {message}",
-                code.name
-            ),
-            (Age::Stale, None) => tracing::error!(
-                age_s,
-                limit_s,
-                "minting stops until the provider answers; publishing goes on"
-            ),
-            (Age::Stale, Some(Finding { code, place, message })) => tracing::error!(
-                age_s,
-                limit_s,
-                code = code.name,
-                place,
-                cure = code.cure,
-                "minting stops: the provider's record is refused ({}): {message}; publishing goes on",
-                code.name
-            ),
-        }
-    }
-
-    fn fault(&self, fault: Option<Fault>) {
-        *self.shared.last_fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
-    }
-}
-
-/// What can be said of the place before anything is read; `in_image` is what a container's own layer comes to.
-pub(crate) fn judge_place(description: &Description, in_image: &'static Code) -> Findings {
-    let mut findings = Findings::new();
-    match &description.durability {
-        Durability::Ephemeral(why) => findings.push(&PROVIDER_EPHEMERAL, &description.location, why),
-        Durability::ImageLayer(why) => findings.push(in_image, &description.location, why),
-        // Durable, and whatever later kinds mean less.
-        _ => {}
-    }
-    findings.extend(judge_advice(description));
-    findings
-}
-
-/// What the operator should know of the place although it is no error.
-pub(crate) fn judge_advice(description: &Description) -> Findings {
-    let mut findings = Findings::new();
-    for advice in &description.advice {
-        match advice {
-            Advice::WorldReadable { path, mode } => {
-                findings.push(&PROVIDER_WORLD_READABLE, path, format!("its mode is {mode:04o}"));
-            }
-            Advice::Replaceable { directory, mode } => {
-                findings.push(&PROVIDER_REPLACEABLE, directory, format!("its mode is {mode:04o}"));
-            }
-            Advice::NeverUpdates { path, is_replaced } => {
-                let message = if *is_replaced {
-                    "it is mounted by itself, and where it comes from it has been replaced or removed since"
-                } else {
-                    "it is mounted by itself"
-                };
-                findings.push(&PROVIDER_NEVER_UPDATES, path, message);
-            }
-            // Whatever later providers advise is for those who know it.
-            _ => {}
-        }
-    }
-    findings
-}
-
-/// One bounded read, its failure told as a finding.
-pub(crate) async fn load(provider: &dyn SecretProvider) -> Result<Record, Findings> {
-    let mut findings = Findings::new();
-    match tokio::time::timeout(PROVIDER_TIMEOUT, provider.load()).await {
-        Ok(Ok(record)) => return Ok(record),
-        Ok(Err(error)) => findings.push(of_provider_error(error.kind()), error.location(), in_full(&error)),
-        Err(_) => findings.push(
-            &PROVIDER_UNAVAILABLE,
-            provider.describe().location,
-            format!("no answer within {} s", PROVIDER_TIMEOUT.as_secs()),
-        ),
-    }
-    Err(findings)
-}
-
-/// With what to do about it where nothing was found. That depends on the place, and on whether a key has ever been
-/// there: a replica that runs has lost its own, and must not be told to make another.
-pub(crate) fn advised(found: &Findings, advice: &str) -> Findings {
-    let mut advised = Findings::new();
-    for Finding { code, place, message } in found.iter() {
-        let is_missing = code.name == PROVIDER_NOT_FOUND.name;
-        let message = match message.strip_suffix('?') {
-            _ if !is_missing => message.clone(),
-            Some(question) => format!("{question}? If not, {advice}"),
-            None => format!("{message}; {advice}"),
-        };
-        advised.push(code, place, message);
-    }
-    advised
-}
-
-/// What makes a first key at such a place.
-fn where_to_put_a_key(description: &Description) -> &'static str {
-    if description.writable {
-        "make the first ring with `oneseal keys init` (once, for all replicas), or correct the provider's location"
-    } else if description.kind == "env" {
-        "give this process the variable with the key in it, or name the right one as the provider"
-    } else {
-        "put the key there, or correct the provider's location"
-    }
-}
-
 /// The first look: the passphrase is judged whether it is needed or not, so that its faults are found at the start.
 async fn first(
     provider: &dyn SecretProvider,
@@ -634,49 +278,10 @@ async fn build(
     reading::read(record, &options.opening(), work).await
 }
 
-/// One log line a finding, with what scripts match on as fields of their own.
-fn tell(findings: &Findings, what: &str) {
-    for Finding { code, place, message } in findings.iter() {
-        let (code, severity, cure) = (code.name, code.severity, code.cure);
-        match severity {
-            Severity::Error => tracing::error!(code, place, fault = message, cure, "{what}"),
-            Severity::Warning => tracing::warn!(code, place, fault = message, cure, "{what}"),
-            Severity::Info => {}
-        }
-    }
-}
-
 fn named(snapshot: &Snapshot) -> impl Iterator<Item = (KeyId, PublicKey)> {
     snapshot.keys().iter().map(|key| (key.kid.clone(), key.public.clone()))
-}
-
-fn join(kids: &[KeyId]) -> String {
-    kids.iter().map(KeyId::as_str).collect::<Vec<_>>().join(", ")
-}
-
-/// The provider's words with those of their causes.
-fn in_full(error: &ProviderError) -> String {
-    match std::error::Error::source(error) {
-        Some(cause) => format!("{}: {}", error.detail(), chain(cause)),
-        None => error.detail().to_owned(),
-    }
-}
-
-/// Doubles up to the refresh interval, so that a provider that fails at once is not asked in a loop.
-fn next_pause(pause: Duration, refresh: Duration) -> Duration {
-    (pause * 2).clamp(FIRST_PAUSE, refresh.max(FIRST_PAUSE))
-}
-
-/// Up to a tenth earlier, so that replicas started together do not ask together.
-fn jittered(refresh: Duration) -> Duration {
-    let mut byte = [0];
-    // Without randomness there is no jitter, which is all that would be lost.
-    aws_lc_rs::rand::fill(&mut byte).unwrap_or_default();
-    refresh - refresh * u32::from(byte[0]) / 2550
 }
 
 fn millis(at: BootTime) -> u64 {
     u64::try_from(at.0.as_millis()).unwrap_or(u64::MAX)
 }
-
-const FIRST_PAUSE: Duration = Duration::from_millis(250);

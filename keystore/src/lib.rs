@@ -38,6 +38,7 @@ pub mod jwk;
 pub mod keystore;
 pub mod material;
 mod permit;
+mod place;
 mod reading;
 pub mod ring;
 pub mod rotation;

@@ -15,8 +15,8 @@ use oneseal_providers::{Description, Entries, Record, SecretProvider};
 use crate::Findings;
 use crate::codes::PROVIDER_MALFORMED;
 use crate::findings::Finding;
-use crate::keystore::{advised, judge_advice, load};
 use crate::material::{ENCRYPTED, Passphrase};
+use crate::place::{advised, judge_advice, load};
 use crate::ring::Reading;
 
 /// How the records of a provider are read.

@@ -1,0 +1,100 @@
+//! What is found of the place where keys rest, and the bounded read from it.
+
+use oneseal_providers::{Advice, Description, Durability, ProviderError, Record, SecretProvider};
+
+use crate::Findings;
+use crate::codes::{
+    PROVIDER_EPHEMERAL, PROVIDER_NEVER_UPDATES, PROVIDER_NOT_FOUND, PROVIDER_REPLACEABLE,
+    PROVIDER_UNAVAILABLE, PROVIDER_WORLD_READABLE, of_provider_error,
+};
+use crate::findings::{Code, Finding, chain};
+use crate::rotation::PROVIDER_TIMEOUT;
+
+/// What can be said of the place before anything is read; `in_image` is what a container's own layer comes to.
+pub(crate) fn judge_place(description: &Description, in_image: &'static Code) -> Findings {
+    let mut findings = Findings::new();
+    match &description.durability {
+        Durability::Ephemeral(why) => findings.push(&PROVIDER_EPHEMERAL, &description.location, why),
+        Durability::ImageLayer(why) => findings.push(in_image, &description.location, why),
+        // Durable, and whatever later kinds mean less.
+        _ => {}
+    }
+    findings.extend(judge_advice(description));
+    findings
+}
+
+/// What the operator should know of the place although it is no error.
+pub(crate) fn judge_advice(description: &Description) -> Findings {
+    let mut findings = Findings::new();
+    for advice in &description.advice {
+        match advice {
+            Advice::WorldReadable { path, mode } => {
+                findings.push(&PROVIDER_WORLD_READABLE, path, format!("its mode is {mode:04o}"));
+            }
+            Advice::Replaceable { directory, mode } => {
+                findings.push(&PROVIDER_REPLACEABLE, directory, format!("its mode is {mode:04o}"));
+            }
+            Advice::NeverUpdates { path, is_replaced } => {
+                let message = if *is_replaced {
+                    "it is mounted by itself, and where it comes from it has been replaced or removed since"
+                } else {
+                    "it is mounted by itself"
+                };
+                findings.push(&PROVIDER_NEVER_UPDATES, path, message);
+            }
+            // Whatever later providers advise is for those who know it.
+            _ => {}
+        }
+    }
+    findings
+}
+
+/// One bounded read, its failure told as a finding.
+pub(crate) async fn load(provider: &dyn SecretProvider) -> Result<Record, Findings> {
+    let mut findings = Findings::new();
+    match tokio::time::timeout(PROVIDER_TIMEOUT, provider.load()).await {
+        Ok(Ok(record)) => return Ok(record),
+        Ok(Err(error)) => findings.push(of_provider_error(error.kind()), error.location(), in_full(&error)),
+        Err(_) => findings.push(
+            &PROVIDER_UNAVAILABLE,
+            provider.describe().location,
+            format!("no answer within {} s", PROVIDER_TIMEOUT.as_secs()),
+        ),
+    }
+    Err(findings)
+}
+
+/// With what to do about it where nothing was found. That depends on the place, and on whether a key has ever been
+/// there: a replica that runs has lost its own, and must not be told to make another.
+pub(crate) fn advised(found: &Findings, advice: &str) -> Findings {
+    let mut advised = Findings::new();
+    for Finding { code, place, message } in found.iter() {
+        let is_missing = code.name == PROVIDER_NOT_FOUND.name;
+        let message = match message.strip_suffix('?') {
+            _ if !is_missing => message.clone(),
+            Some(question) => format!("{question}? If not, {advice}"),
+            None => format!("{message}; {advice}"),
+        };
+        advised.push(code, place, message);
+    }
+    advised
+}
+
+/// What makes a first key at such a place.
+pub(crate) fn where_to_put_a_key(description: &Description) -> &'static str {
+    if description.writable {
+        "make the first ring with `oneseal keys init` (once, for all replicas), or correct the provider's location"
+    } else if description.kind == "env" {
+        "give this process the variable with the key in it, or name the right one as the provider"
+    } else {
+        "put the key there, or correct the provider's location"
+    }
+}
+
+/// The provider's words with those of their causes.
+fn in_full(error: &ProviderError) -> String {
+    match std::error::Error::source(error) {
+        Some(cause) => format!("{}: {}", error.detail(), chain(cause)),
+        None => error.detail().to_owned(),
+    }
+}
