@@ -72,6 +72,7 @@ pub(crate) struct ServerMetrics {
     /// By listener and class of status: looked up by position, since every request counts here.
     requests: [[Counter; CLASSES.len()]; Listener::ALL.len()],
     connections: [Gauge; Listener::ALL.len()],
+    displaced: [Counter; Listener::ALL.len()],
     tls_reloads: [Counter; OUTCOMES.len()],
     handshake_failures: [Counter; HandshakeFailure::ALL.len()],
     /// Without TLS it has no sample: an alert on a certificate that is not there would never end.
@@ -93,6 +94,12 @@ impl ServerMetrics {
             "oneseal_http_connections",
             "Connections open now, by listener",
             connections.clone(),
+        );
+        let displaced = Family::<[Label; 1], Counter>::default();
+        registry.register(
+            "oneseal_http_connections_displaced",
+            "Connections closed to make room for others, by listener",
+            displaced.clone(),
         );
         let tls_reloads = Family::<[Label; 1], Counter>::default();
         let handshake_failures = Family::<[Label; 1], Counter>::default();
@@ -123,6 +130,8 @@ impl ServerMetrics {
             }),
             connections: Listener::ALL
                 .map(|listener| connections.get_or_create_owned(&[("listener", listener.as_str())])),
+            displaced: Listener::ALL
+                .map(|listener| displaced.get_or_create_owned(&[("listener", listener.as_str())])),
             tls_reloads: OUTCOMES.map(|outcome| tls_reloads.get_or_create_owned(&[("outcome", outcome)])),
             handshake_failures: HandshakeFailure::ALL
                 .map(|failure| handshake_failures.get_or_create_owned(&[("reason", failure.as_str())])),
@@ -157,6 +166,11 @@ impl ServerMetrics {
         let gauge = self.connections[listener as usize].clone();
         gauge.inc();
         OpenConnection(gauge)
+    }
+
+    /// A connection was closed since another one needed its place.
+    pub(crate) fn count_displaced(&self, listener: Listener) {
+        self.displaced[listener as usize].inc();
     }
 
     /// Appends everything as OpenMetrics text, with the `# EOF` that ends it.

@@ -190,6 +190,15 @@ fn limits(config: &Config) -> Limits {
     let others = MAX_OPS_CONNECTIONS + MAX_ADMIN_CONNECTIONS + OTHER_FILES;
     let files = usize::try_from(hardening::open_files()).unwrap_or(usize::MAX);
     let room = files.saturating_sub(others).max(FEWEST_CONNECTIONS);
+    if room < MAX_DOCUMENT_CONNECTIONS {
+        let (wanted, enough) = (MAX_DOCUMENT_CONNECTIONS, MAX_DOCUMENT_CONNECTIONS + others);
+        tracing::warn!(
+            open_files = files,
+            connections = room,
+            "this process may open {files} files: room for {room} connections of the documents listener in place of \
+             {wanted}; a limit of {enough} is enough (ulimit -Hn, LimitNOFILE=)"
+        );
+    }
     Limits { may_mint: config.settings.admin.mint, document_connections: room.min(MAX_DOCUMENT_CONNECTIONS) }
 }
 

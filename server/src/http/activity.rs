@@ -3,19 +3,21 @@
 //! hyper's own header time-out also ends a kept-alive connection after that time without a request, which would race
 //! with the proxies that keep theirs for a minute, and nothing of it guards the first bytes of a connection whose
 //! protocol is not known yet. So each connection has a small record of what has happened, and its task looks at that
-//! now and then: on the path of a request there are three atomic operations and no clock.
+//! now and then: on the path of a request there are a few atomic operations and no clock.
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use http::Version;
 use hyper::rt::{Read, ReadBufCursor, Write};
+use tokio::sync::Notify;
 
 /// What has happened on one connection.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Activity {
     /// Requests begun; wraps around.
     begun: AtomicU32,
@@ -23,20 +25,69 @@ pub(crate) struct Activity {
     open: AtomicU32,
     /// Whether bytes have come that are not a whole request yet.
     is_reading: AtomicBool,
+    /// Whether it speaks HTTP/2, where bytes come that are part of no request: acknowledgements, pings, windows.
+    is_multiplexed: AtomicBool,
+    /// How many connections its listener has accepted, this one among them.
+    accepted: Arc<AtomicU64>,
+    /// What that was when this one came or was last used.
+    last_used: AtomicU64,
+    is_displaced: AtomicBool,
+    displaced: Notify,
 }
 
 impl Activity {
-    /// A connection whose first request is due.
-    pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { is_reading: AtomicBool::new(true), ..Self::default() })
+    /// A connection whose first request is due: the `number`th of a listener that counts them in `accepted`.
+    pub(crate) fn new(accepted: Arc<AtomicU64>, number: u64) -> Arc<Self> {
+        Arc::new(Self {
+            begun: AtomicU32::new(0),
+            open: AtomicU32::new(0),
+            is_reading: AtomicBool::new(true),
+            is_multiplexed: AtomicBool::new(false),
+            accepted,
+            last_used: AtomicU64::new(number),
+            is_displaced: AtomicBool::new(false),
+            displaced: Notify::new(),
+        })
     }
 
     /// A whole request head has come. The response counts as open until the guard is dropped.
-    pub(crate) fn begin(self: &Arc<Self>) -> OpenRequest {
+    pub(crate) fn begin(self: &Arc<Self>, version: Version) -> OpenRequest {
         self.begun.fetch_add(1, Ordering::Relaxed);
         self.open.fetch_add(1, Ordering::Relaxed);
+        if version == Version::HTTP_2 {
+            self.is_multiplexed.store(true, Ordering::Relaxed);
+        }
         self.is_reading.store(false, Ordering::Relaxed);
         OpenRequest(Arc::clone(self))
+    }
+
+    /// Whether a request has no response yet.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.open.load(Ordering::Relaxed) > 0
+    }
+
+    /// Grows from one use to the next, of all connections of a listener.
+    pub(crate) fn last_used(&self) -> u64 {
+        self.last_used.load(Ordering::Relaxed)
+    }
+
+    /// Asks it to make room for another one.
+    pub(crate) fn displace(&self) {
+        self.is_displaced.store(true, Ordering::Relaxed);
+        self.displaced.notify_one();
+    }
+
+    /// Whether it was asked to.
+    pub(crate) fn is_displaced(&self) -> bool {
+        self.is_displaced.load(Ordering::Relaxed)
+    }
+
+    /// Returns, once, when it is asked to.
+    ///
+    /// # Cancel safety
+    /// Dropped, it loses nothing.
+    pub(crate) async fn displaced(&self) {
+        self.displaced.notified().await;
     }
 }
 
@@ -46,6 +97,7 @@ pub(crate) struct OpenRequest(Arc<Activity>);
 
 impl Drop for OpenRequest {
     fn drop(&mut self) {
+        self.0.last_used.store(self.0.accepted.load(Ordering::Relaxed), Ordering::Relaxed);
         self.0.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -78,8 +130,9 @@ impl Watch {
     /// One look.
     pub(crate) fn look(&mut self, activity: &Activity) -> Verdict {
         let begun = activity.begun.load(Ordering::Relaxed);
-        let is_busy = activity.open.load(Ordering::Relaxed) > 0 || begun != self.begun;
-        let is_reading = activity.is_reading.load(Ordering::Relaxed);
+        let is_busy = activity.is_busy() || begun != self.begun;
+        let is_reading =
+            activity.is_reading.load(Ordering::Relaxed) && !activity.is_multiplexed.load(Ordering::Relaxed);
         self.begun = begun;
         self.reading = if is_reading && !is_busy { self.reading + 1 } else { 0 };
         self.idle = if is_reading || is_busy { 0 } else { self.idle + 1 };
@@ -158,21 +211,25 @@ const MAX_LOOKS_IDLE: u32 = 16;
 mod tests {
     use super::*;
 
+    fn activity() -> Arc<Activity> {
+        Activity::new(Arc::default(), 1)
+    }
+
     fn looks(watch: &mut Watch, activity: &Activity, times: u32) -> Vec<Verdict> {
         (0..times).map(|_| watch.look(activity)).collect()
     }
 
     #[test]
     fn a_connection_that_sends_nothing_is_dropped() {
-        let (activity, mut watch) = (Activity::new(), Watch::default());
+        let (activity, mut watch) = (activity(), Watch::default());
         assert_eq!(looks(&mut watch, &activity, 3), [Verdict::Keep, Verdict::Keep, Verdict::TooSlow]);
     }
 
     #[test]
     fn a_connection_in_use_is_kept_and_an_idle_one_is_closed() {
-        let (activity, mut watch) = (Activity::new(), Watch::default());
+        let (activity, mut watch) = (activity(), Watch::default());
         for _ in 0..100 {
-            drop(activity.begin());
+            drop(activity.begin(Version::HTTP_11));
             assert_eq!(watch.look(&activity), Verdict::Keep);
         }
         let last = looks(&mut watch, &activity, MAX_LOOKS_IDLE);
@@ -182,11 +239,36 @@ mod tests {
 
     #[test]
     fn a_request_that_is_worked_on_is_neither_slow_nor_idle() {
-        let (activity, mut watch) = (Activity::new(), Watch::default());
-        let open = activity.begin();
+        let (activity, mut watch) = (activity(), Watch::default());
+        let open = activity.begin(Version::HTTP_11);
         assert!(looks(&mut watch, &activity, 100).iter().all(|verdict| *verdict == Verdict::Keep));
         drop(open);
         activity.is_reading.store(true, Ordering::Relaxed);
         assert_eq!(looks(&mut watch, &activity, 3).last(), Some(&Verdict::TooSlow));
+    }
+
+    /// RFC 9113 sections 6.5.3, 6.7 and 6.9: what a client sends besides requests says nothing about one.
+    #[test]
+    fn http_2_frames_between_requests_are_no_slow_request() {
+        let (activity, mut watch) = (activity(), Watch::default());
+        drop(activity.begin(Version::HTTP_2));
+        let mut verdicts = Vec::new();
+        for _ in 0..=MAX_LOOKS_IDLE {
+            activity.is_reading.store(true, Ordering::Relaxed);
+            verdicts.push(watch.look(&activity));
+        }
+        assert_eq!(verdicts.pop(), Some(Verdict::Idle));
+        assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Keep), "{verdicts:?}");
+    }
+
+    #[test]
+    fn use_is_dated_by_the_connections_that_have_come() {
+        let accepted = Arc::new(AtomicU64::new(7));
+        let activity = Activity::new(Arc::clone(&accepted), 7);
+        let open = activity.begin(Version::HTTP_11);
+        accepted.store(9, Ordering::Relaxed);
+        assert_eq!((activity.is_busy(), activity.last_used()), (true, 7));
+        drop(open);
+        assert_eq!((activity.is_busy(), activity.last_used()), (false, 9));
     }
 }

@@ -44,9 +44,9 @@ where
 
     /// Answers one request.
     pub(crate) async fn answer(mut self, mut request: Request<Incoming>) -> Result<Response<B>, Infallible> {
-        let _open = self.activity.begin();
-        let id = self.state.request_ids.of(request.headers());
         let version = request.version();
+        let _open = self.activity.begin(version);
+        let id = self.state.request_ids.of(request.headers());
         let span = self.span(&request, &id);
         if let Some(caller) = self.caller {
             request.extensions_mut().insert(caller);

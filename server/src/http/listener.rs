@@ -21,14 +21,14 @@ use hyper_util::server::conn::auto;
 use oneseal_keystore::findings::chain;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
-use super::activity::{Activity, Verdict, Watch, Watched};
+use super::activity::{Verdict, Watch, Watched};
 use super::caller::Caller;
+use super::crowd::{Crowd, Member};
 use super::front::Front;
 use super::handshake::Begin;
 use crate::metrics::Listener;
@@ -85,27 +85,25 @@ pub(crate) async fn serve<L, H, S, B>(
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    let slots = Slots::new(listener, capacity);
+    let crowd = Crowd::new(listener, capacity);
     let builder = builder();
     let mut connections = JoinSet::new();
     loop {
+        // The one that has no place yet holds up the others, which wait in the kernel's queue.
         let next = async {
-            let slot = slots.take().await;
-            (accept(&socket).await, slot)
+            let (stream, caller) = accept(&socket).await;
+            (stream, caller, crowd.admit(&state.metrics).await)
         };
-        let ((stream, caller), slot) = tokio::select! {
-            // No connection is lost that was accepted: nothing is awaited between accepting and spawning.
+        let (stream, caller, member) = tokio::select! {
+            // Where there is no place, the one that waits for it is closed like those in the queue; otherwise nothing
+            // is awaited between accepting and spawning, and no connection is lost.
             () = close.cancelled() => break,
             next = next => next,
         };
-        let activity = Activity::new();
-        let front = Front::new(app.clone(), Arc::clone(&state), listener, caller, Arc::clone(&activity));
-        let connection = Connection {
-            activity,
-            close: close.clone(),
-            slot,
-            counted: state.metrics.open_connection(listener),
-        };
+        let front =
+            Front::new(app.clone(), Arc::clone(&state), listener, caller, Arc::clone(&member.activity));
+        let connection =
+            Connection { member, close: close.clone(), counted: state.metrics.open_connection(listener) };
         connections.spawn(connection.begin(stream, transport.clone(), builder.clone(), front));
         // Those that have ended; a panic among them has been logged by the hook.
         while connections.try_join_next().is_some() {}
@@ -141,17 +139,16 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 
 /// One accepted connection.
 struct Connection<C> {
-    activity: Arc<Activity>,
-    close: CancellationToken,
     /// Held for as long as the connection lives.
-    slot: OwnedSemaphorePermit,
+    member: Member,
+    close: CancellationToken,
     /// Counts it for as long as it lives.
     counted: C,
 }
 
 impl<C> Connection<C> {
-    /// Begins it, and serves it if that came to something. While it begins, nothing has been asked, so closing cuts
-    /// it off.
+    /// Begins it, and serves it if that came to something. While it begins, nothing has been asked, so closing, or
+    /// another one that needs its place, cuts it off.
     async fn begin<T, H, S, B>(
         self,
         stream: T,
@@ -168,9 +165,10 @@ impl<C> Connection<C> {
         let stream = tokio::select! {
             stream = transport.begin(stream) => stream,
             () = self.close.cancelled() => None,
+            () = self.member.activity.displaced() => None,
         };
         let Some(stream) = stream else { return };
-        let io = Watched::new(TokioIo::new(stream), Arc::clone(&self.activity));
+        let io = Watched::new(TokioIo::new(stream), Arc::clone(&self.member.activity));
         self.serve(builder, io, front).await;
     }
 
@@ -182,7 +180,8 @@ impl<C> Connection<C> {
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
-        let Self { activity, close, slot: _slot, counted: _counted } = self;
+        let Self { member, close, counted: _counted } = self;
+        let activity = &member.activity;
         let service = service_fn(move |request| front.clone().answer(request));
         let mut connection = pin!(builder.serve_connection(io, service));
         let mut watch = Watch::default();
@@ -202,7 +201,15 @@ impl<C> Connection<C> {
                     is_closing = true;
                     connection.as_mut().graceful_shutdown();
                 }
-                _ = looks.tick() => match watch.look(&activity) {
+                // Another one needs its place. What is written gets a moment to leave.
+                () = activity.displaced() => {
+                    is_closing = true;
+                    connection.as_mut().graceful_shutdown();
+                    looks = tokio::time::interval(GRACE);
+                    looks.reset();
+                }
+                _ = looks.tick() => match watch.look(activity) {
+                    _ if activity.is_displaced() && !activity.is_busy() => return,
                     Verdict::Keep => {}
                     Verdict::Idle if !is_closing => {
                         is_closing = true;
@@ -212,30 +219,6 @@ impl<C> Connection<C> {
                     Verdict::Idle | Verdict::TooSlow => return,
                 },
             }
-        }
-    }
-}
-
-/// How many connections there may be at a time. Further ones wait in the kernel's queue.
-struct Slots {
-    free: Arc<Semaphore>,
-    listener: Listener,
-    capacity: usize,
-}
-
-impl Slots {
-    fn new(listener: Listener, capacity: usize) -> Self {
-        Self { free: Arc::new(Semaphore::new(capacity)), listener, capacity }
-    }
-
-    async fn take(&self) -> OwnedSemaphorePermit {
-        if self.free.available_permits() == 0 {
-            let (listener, capacity) = (self.listener.as_str(), self.capacity);
-            tracing::warn!(listener, capacity, "all connections are in use; new ones wait until one ends");
-        }
-        match Arc::clone(&self.free).acquire_owned().await {
-            Ok(slot) => slot,
-            Err(_) => unreachable!("the semaphore is never closed"),
         }
     }
 }
@@ -265,6 +248,8 @@ pub(crate) const MAX_OPS_CONNECTIONS: usize = 256;
 pub(crate) const MAX_ADMIN_CONNECTIONS: usize = 128;
 
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// For the last words of a connection whose place another one needs: they need no more than a buffer.
+const GRACE: Duration = Duration::from_millis(200);
 /// Request line and headers. A request for a document has some hundred bytes; cookies of a shared domain and the
 /// headers of several proxies fit as well.
 const MAX_HEAD: usize = 16 * 1024;

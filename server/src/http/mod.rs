@@ -5,13 +5,15 @@
 //! ops        TCP   /livez /readyz /metrics              for the orchestrator
 //! admin      Unix  /admin/v1/status, /admin/v1/mint     0600; the kernel says who calls
 //! ```
-//! [`bind`] makes the sockets, [`listener`] accepts on them and ends them in order, [`handshake`] puts TLS over the
-//! documents', [`front`] does what every request gets; [`documents`], [`ops`] and [`admin`] are the three applications.
+//! [`bind`] makes the sockets, [`listener`] accepts on them and ends them in order, [`activity`] says which connections
+//! are of no more use and [`crowd`] which make room, [`handshake`] puts TLS over the documents', [`front`] does what
+//! every request gets; [`documents`], [`ops`] and [`admin`] are the three applications.
 
 pub(crate) mod activity;
 pub(crate) mod admin;
 pub(crate) mod bind;
 pub(crate) mod caller;
+pub(crate) mod crowd;
 pub(crate) mod documents;
 pub(crate) mod error;
 pub(crate) mod front;
