@@ -1,19 +1,22 @@
 # `make run` shows what oneseal does; `make test` proves it. Both install what they need (scripts/need).
 .POSIX:
 .SUFFIXES:
-.PHONY: help run test check bench docs soak fuzz
+.PHONY: help run test check bench docs soak fuzz interop
 SHELL = /bin/sh
 CARGO = cargo
 # Further words for `oneseal quickstart`, such as ARGS="--replicas 5 --once".
 ARGS =
 # How many times `make soak` goes through each loop.
 SOAK = 200
+# Whose tests `make interop` runs, such as LIBRARY=jose; empty: all of them.
+LIBRARY =
 # How long `make fuzz` looks at each reader, in seconds; `make soak` takes ten minutes for each.
 FUZZ = 10
 
 help:
 	@echo 'make run     three replicas on one persisted key: mint on each, verify on each, kill one'
 	@echo 'make test    every test'
+	@echo 'make interop one relying party from outside against three replicas: LIBRARY=jose'
 	@echo 'make check   format and lints'
 	@echo 'make bench   ratios against the raw limits, in release mode'
 	@echo 'make docs    the pages of every crate, below target/doc'
@@ -29,6 +32,12 @@ test:
 	@scripts/need build test
 	$(CARGO) build --locked -p oneseal-server
 	$(CARGO) test --locked --workspace --no-fail-fast
+
+# A library's hyphen is an underscore in the name of its tests.
+interop:
+	@scripts/need build test
+	$(CARGO) build --locked -p oneseal-server
+	$(CARGO) test --locked -p oneseal-tests --test interop -- --nocapture "$$(echo '$(LIBRARY)' | tr - _)"
 
 check:
 	@scripts/need build

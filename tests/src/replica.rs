@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::OnceLock;
 
+use oneseal::Algorithm;
 use tokio::process::{Child, Command};
 
 use crate::http::{self, Answer, NoAnswer};
@@ -23,6 +24,8 @@ pub struct Start {
     pub more: String,
     /// The value of `ONESEAL_LOG`.
     pub log: &'static str,
+    /// `issuer.algorithms`.
+    pub algorithms: Vec<Algorithm>,
 }
 
 impl Start {
@@ -34,6 +37,7 @@ impl Start {
             provider: format!("kind = \"file\"\npath = {key:?}\ndurable = true\n"),
             more: "[admin]\nmint = true\nmint_audiences = [\"test\", \"other\"]\n".to_owned(),
             log: "info",
+            algorithms: vec![Algorithm::Rs256, Algorithm::Es256, Algorithm::EdDsa],
         }
     }
 
@@ -97,10 +101,11 @@ impl Start {
 
     fn text(&self) -> String {
         format!(
-            "[issuer]\nurl = {:?}\nalgorithms = [\"RS256\", \"ES256\", \"EdDSA\"]\n\
+            "[issuer]\nurl = {:?}\nalgorithms = {:?}\n\
              [provider]\n{}\
              [listen]\ndocuments = \"127.0.0.1:0\"\nops = \"127.0.0.1:0\"\nadmin = {:?}\n{}",
             self.issuer,
+            self.algorithms.iter().map(|algorithm| algorithm.as_str()).collect::<Vec<_>>(),
             self.provider,
             self.admin(),
             self.more

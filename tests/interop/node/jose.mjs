@@ -1,0 +1,80 @@
+// jose as a relying party: what its documentation shows, behind the protocol of ../README.md.
+//
+//   node jose.mjs                                                     one JSON object a line in, one out
+//   node jose.mjs --issuer URL --audience A [--algorithms A,B] TOKEN  for a person; TOKEN may be -
+import { createRequire } from "node:module";
+import { createInterface } from "node:readline";
+import { text } from "node:stream/consumers";
+import { parseArgs } from "node:util";
+import { createRemoteJWKSet, jwtVerify } from "jose";
+
+const { version } = createRequire(import.meta.url)("jose/package.json");
+const ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA"];
+
+/// jose has no discovery of its own: one request tells where the keys are, and that it is the issuer meant.
+async function relyingParty({ issuer, audience, algorithms }) {
+  const answer = await fetch(`${issuer}/.well-known/openid-configuration`, { redirect: "error" });
+  if (!answer.ok) throw new Error(`discovery answered ${answer.status}`);
+  const metadata = await answer.json();
+  if (metadata.issuer !== issuer) throw new Error(`discovery names ${metadata.issuer}`);
+  const keys = createRemoteJWKSet(new URL(metadata.jwks_uri));
+  return async (token) => (await jwtVerify(token, keys, { issuer, audience, algorithms })).payload;
+}
+
+function refused(error) {
+  return { ok: false, error: error.code ?? error.name, message: error.message };
+}
+
+async function serve() {
+  const say = (value) => process.stdout.write(`${JSON.stringify(value)}\n`);
+  say({ library: "jose", version, algorithms: ALGORITHMS });
+  let verify = async () => { throw new Error("not configured"); };
+  for await (const line of createInterface({ input: process.stdin })) {
+    const request = JSON.parse(line);
+    try {
+      if (request.verb === "configure") {
+        verify = await relyingParty(request);
+        say({ ok: true });
+      } else {
+        say({ ok: true, claims: await verify(request.token) });
+      }
+    } catch (error) {
+      say(refused(error));
+    }
+  }
+}
+
+function usage(message) {
+  console.error(`${message}\nusage: node jose.mjs --issuer URL --audience A [--algorithms RS256,ES256] TOKEN|-`);
+  process.exit(64);
+}
+
+function wordsOf(args) {
+  const option = { type: "string" };
+  const allowPositionals = true;
+  try {
+    const { values, positionals } = parseArgs({
+      args, allowPositionals, options: { issuer: option, audience: option, algorithms: option },
+    });
+    if (!values.issuer || !values.audience || positionals.length !== 1) usage("one of the words is missing");
+    return { ...values, algorithms: values.algorithms?.split(","), token: positionals[0] };
+  } catch (error) {
+    usage(error.message);
+  }
+}
+
+async function once(args) {
+  const { token, ...options } = wordsOf(args);
+  try {
+    const verify = await relyingParty(options);
+    const claims = await verify(token === "-" ? (await text(process.stdin)).trim() : token);
+    console.log(JSON.stringify(claims));
+  } catch (error) {
+    const { error: name, message } = refused(error);
+    console.error(`${name}: ${message}`);
+    process.exitCode = 1;
+  }
+}
+
+const args = process.argv.slice(2);
+await (args.length === 0 ? serve() : once(args));

@@ -1,0 +1,128 @@
+//! The libraries: where their adaptors are, how they are installed and started, and where their versions are pinned.
+
+/// One library. Paths are relative to its folder; `{out}` in a word is a directory for what is built, outside the
+/// repository's tree.
+#[derive(Debug)]
+pub(crate) struct Library {
+    /// Its name here, in golden files and in documentation.
+    pub(crate) name: &'static str,
+    /// Below `tests/interop`.
+    pub(crate) folder: &'static str,
+    /// Programs that must be there; without one its tests are skipped.
+    pub(crate) tools: &'static [&'static str],
+    /// Commands, run in the folder, by its language's ordinary client and its lock file.
+    pub(crate) install: &'static [&'static [&'static str]],
+    /// A file that the installation leaves.
+    pub(crate) leaves: &'static str,
+    /// How the adaptor is started.
+    pub(crate) program: &'static [&'static str],
+    /// The lock file, and the name under which the library stands there.
+    pub(crate) locked: (&'static str, &'static str),
+    /// Where it differs from what a relying party should do.
+    pub(crate) deviations: &'static [Deviation],
+}
+
+/// A case whose verdict is another one than expected, and why.
+#[derive(Debug)]
+pub(crate) struct Deviation {
+    /// The case's name.
+    pub(crate) case: &'static str,
+    /// The algorithms it differs for; empty: all.
+    pub(crate) algorithms: &'static [&'static str],
+    /// From its source or documentation.
+    pub(crate) why: &'static str,
+}
+
+const JOSE: Library = Library {
+    name: "jose",
+    folder: "node",
+    tools: &["node", "npm"],
+    install: &[&["npm", "ci", "--no-audit", "--no-fund"]],
+    leaves: "node_modules/jose/package.json",
+    program: &["node", "jose.mjs"],
+    locked: ("package-lock.json", "jose"),
+    deviations: &[],
+};
+
+/// All of them, in the order of docs/relying-parties.md.
+pub(crate) const LIBRARIES: &[Library] = &[JOSE];
+
+/// The library called `name`; a hyphen in it is written `_` where it names a module.
+pub(crate) const fn by_name(name: &str) -> &'static Library {
+    let mut at = 0;
+    while at < LIBRARIES.len() {
+        if is_same(LIBRARIES[at].name.as_bytes(), name.as_bytes()) {
+            return &LIBRARIES[at];
+        }
+        at += 1;
+    }
+    panic!("no library has this name")
+}
+
+const fn is_same(name: &[u8], module: &[u8]) -> bool {
+    let mut at = 0;
+    while at < name.len() && at < module.len() {
+        let is_equal = name[at] == module[at] || (name[at] == b'-' && module[at] == b'_');
+        if !is_equal {
+            return false;
+        }
+        at += 1;
+    }
+    name.len() == module.len()
+}
+
+impl Library {
+    /// The version that its lock file pins, without a leading `v`.
+    pub(crate) fn locked_version(&self) -> String {
+        let (file, name) = self.locked;
+        let text = std::fs::read_to_string(self.place().join(file)).unwrap();
+        let found = if file.ends_with(".json") {
+            npm(&text, name)
+        } else if file.ends_with("Cargo.lock") {
+            cargo(&text, name)
+        } else if file.ends_with(".xml") {
+            text.split_once(&format!("<{name}>")).map(|(_, rest)| rest.split('<').next().unwrap().to_owned())
+        } else {
+            words(&text, name)
+        };
+        let version = found.unwrap_or_else(|| panic!("{file} pins no {name}"));
+        version.trim_start_matches('v').to_owned()
+    }
+
+    /// Its folder.
+    pub(crate) fn place(&self) -> std::path::PathBuf {
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("interop").join(self.folder)
+    }
+}
+
+fn npm(text: &str, name: &str) -> Option<String> {
+    let lock: serde_json::Value = serde_json::from_str(text).unwrap();
+    lock["packages"][format!("node_modules/{name}")]["version"].as_str().map(str::to_owned)
+}
+
+fn cargo(text: &str, name: &str) -> Option<String> {
+    let lock: toml::Table = toml::from_str(text).unwrap();
+    let package =
+        lock["package"].as_array()?.iter().find(|package| package["name"].as_str() == Some(name))?;
+    package["version"].as_str().map(str::to_owned)
+}
+
+/// `NAME VERSION`, as in go.mod, or `NAME==VERSION`, as in requirements.txt.
+fn words(text: &str, name: &str) -> Option<String> {
+    let lines = text.lines().map(|line| line.trim().trim_start_matches("require ").replace("==", " "));
+    let mut words = lines.map(|line| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+    let line = words.find(|words| words.len() > 1 && words[0].eq_ignore_ascii_case(name))?;
+    Some(line[1].clone())
+}
+
+#[test]
+fn versions_are_read_from_each_kind_of_lock_file() {
+    assert_eq!(
+        words("require (\n\tgithub.com/a/b v1.2.3 // indirect\n)", "github.com/a/b").unwrap(),
+        "v1.2.3"
+    );
+    assert_eq!(words("require github.com/a/b v1.2.3", "github.com/a/b").unwrap(), "v1.2.3");
+    assert_eq!(words("pyjwt==2.15.1 \\\n    --hash=sha256:00", "PyJWT").unwrap(), "2.15.1");
+    assert_eq!(cargo("[[package]]\nname = \"a\"\nversion = \"1.0.0\"", "a").unwrap(), "1.0.0");
+    assert_eq!(npm(r#"{"packages":{"node_modules/a":{"version":"6.0.1"}}}"#, "a").unwrap(), "6.0.1");
+}

@@ -1,0 +1,42 @@
+//! Relying parties from outside, against three replicas behind a caching nginx: what each accepts, refuses, notices.
+//!
+//! ```text
+//! libraries  the table: which, in which folder, installed how, pinned where
+//! adaptor    one long-lived process of a library, driven line by line (tests/interop/README.md)
+//! signing    tokens that no replica would mint, by the fleet's own keys
+//! cases      the table: token, expected verdict
+//! matrix     library × algorithm × case, golden in tests/golden/interop
+//! ```
+//! One test for each library, so that they run side by side and one that is missing is skipped by its name:
+//! `make interop LIBRARY=jose`.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod adaptor;
+mod cases;
+mod command_line;
+mod install;
+mod libraries;
+mod matrix;
+mod signing;
+
+/// The tests of each library, named by it.
+macro_rules! libraries {
+    ($($name:ident),* $(,)?) => {$(
+        mod $name {
+            const LIBRARY: &crate::libraries::Library = crate::libraries::by_name(stringify!($name));
+
+            #[tokio::test]
+            async fn accepts_what_each_replica_mints_and_refuses_what_it_must() {
+                crate::matrix::holds(LIBRARY).await;
+            }
+
+            #[tokio::test]
+            async fn answers_a_person_on_the_command_line() {
+                crate::command_line::answers(LIBRARY).await;
+            }
+        }
+    )*};
+}
+
+libraries!(jose);
