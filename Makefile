@@ -1,7 +1,7 @@
 # `make run` shows what oneseal does; `make test` proves it. Both install what they need (scripts/need).
 .POSIX:
 .SUFFIXES:
-.PHONY: help run test check bench docs soak fuzz interop
+.PHONY: help run test check bench bench-doc docs soak fuzz interop
 SHELL = /bin/sh
 CARGO = cargo
 # Further words for `oneseal quickstart`, such as ARGS="--replicas 5 --once".
@@ -10,6 +10,8 @@ ARGS =
 SOAK = 200
 # Whose tests `make interop` runs, such as LIBRARY=jose; empty: all of them.
 LIBRARY =
+# Words for the benches: --quick for short turns.
+BENCH =
 # How long `make fuzz` looks at each reader, in seconds; `make soak` takes ten minutes for each.
 FUZZ = 10
 
@@ -18,7 +20,8 @@ help:
 	@echo 'make test    every test'
 	@echo 'make interop one relying party from outside against three replicas: LIBRARY=jose'
 	@echo 'make check   format and lints'
-	@echo 'make bench   ratios against the raw limits, in release mode'
+	@echo 'make bench   ratios against raw limits and peers, in release mode, on a quiet machine; BENCH=--quick is shorter'
+	@echo 'make bench-doc  the same, and writes the figures into docs/performance.md'
 	@echo 'make docs    the pages of every crate, below target/doc'
 	@echo 'make soak    the crash loops, SOAK=$(SOAK) times each, then ten minutes of each fuzz target'
 	@echo 'make fuzz    FUZZ=$(FUZZ) seconds of each fuzz target'
@@ -44,10 +47,14 @@ check:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 
+# Never in CI: it needs two cores for itself. It fails if one figure misses its target or a peer is missing.
 bench:
-	@scripts/need build
+	@scripts/need build bench
 	$(CARGO) build --locked --release -p oneseal-server
-	$(CARGO) bench --locked -p oneseal-bench --no-fail-fast
+	$(CARGO) bench --locked -p oneseal-bench --no-fail-fast -- $(BENCH)
+
+bench-doc:
+	@$(MAKE) bench BENCH='$(BENCH) --doc'
 
 # Links to private items are for readers of the source; on the published pages they are plain names.
 docs:

@@ -3,45 +3,32 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use oneseal_bench::{Target, Verdict, conclude, median, now};
+use oneseal_bench::proc::resident_mb;
+use oneseal_bench::report::{self, Report};
+use oneseal_bench::rounds::Plan;
+use oneseal_bench::server::binary;
+use oneseal_bench::verdict::Target;
+use oneseal_bench::{median, now};
 
 const STARTS: usize = 21;
 
 fn main() -> ExitCode {
-    let server = server();
+    report::run("boot", measure)
+}
+
+fn measure(_: Plan, report: &mut Report) {
+    let server = binary();
     let place = tempfile::tempdir().expect("a temporary directory");
     let port = free_port();
     let config = configure(place.path(), port, &server);
     let starts: Vec<_> = (0..STARTS).map(|_| start(&server, &config, port)).collect();
     let spans = starts.iter().map(|(span, _)| span.as_secs_f64() * 1e3).collect();
     let sizes = starts.iter().map(|(_, resident)| *resident).collect();
-    conclude(&[
-        Verdict {
-            name: "spawn to first JWKS 200, ms (median)".to_owned(),
-            figure: median(spans),
-            target: Target::Below(20.0),
-        },
-        Verdict {
-            name: "resident after it, MB (median)".to_owned(),
-            figure: median(sizes),
-            target: Target::Below(12.0),
-        },
-    ])
-}
-
-/// The server built with the profile of this bench: its executable lies beside the bench's own folder.
-fn server() -> PathBuf {
-    if let Some(path) = std::env::var_os("TEST_BIN") {
-        return path.into();
-    }
-    let own = std::env::current_exe().expect("this program has a path");
-    let folder = own.parent().and_then(Path::parent).expect("it lies in target/PROFILE/deps");
-    let server = folder.join("oneseal");
-    assert!(server.exists(), "{} is not built: cargo build --release -p oneseal-server", server.display());
-    server
+    report.verdict("spawn to first JWKS 200, ms (median)", median(spans), Target::Below(20.0));
+    report.verdict("resident after it, MB (median)", median(sizes), Target::Below(12.0));
 }
 
 fn configure(place: &Path, port: u16, server: &Path) -> PathBuf {
@@ -75,7 +62,7 @@ fn start(server: &Path, config: &Path, port: u16) -> (Duration, f64) {
         assert!(child.try_wait().expect("a child").is_none(), "the server ended");
     }
     let span = started.elapsed();
-    let resident = resident_mb(&child);
+    let resident = resident_mb(child.id());
     child.kill().expect("it was running");
     child.wait().expect("it ended");
     (span, resident)
@@ -88,13 +75,6 @@ fn answers(address: SocketAddr) -> bool {
     stream.write_all(request.as_bytes()).is_ok()
         && stream.read_to_string(&mut answer).is_ok()
         && answer.starts_with("HTTP/1.1 200")
-}
-
-fn resident_mb(child: &Child) -> f64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).expect("Linux");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
-    let kib: f64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
-    kib / 1024.0
 }
 
 fn free_port() -> u16 {

@@ -7,19 +7,21 @@ use aws_lc_rs::rsa::KeySize;
 use aws_lc_rs::signature::RsaKeyPair;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use oneseal_bench::{Target, Verdict, conclude, median, now};
+use oneseal_bench::report::{self, Report};
+use oneseal_bench::verdict::Target;
+use oneseal_bench::{median, now};
 use oneseal_keystore::material::PrivateKey;
 
 const JUDGEMENTS: usize = 51;
 
 fn main() -> ExitCode {
-    conclude(&[
-        judged("judge an RSA-4096 key, ms (median)", KeySize::Rsa4096, 20.0),
-        judged("judge an RSA-2048 key, ms (median)", KeySize::Rsa2048, 10.0),
-    ])
+    report::run("judge", |_, report| {
+        judged("judge an RSA-4096 key, ms (median)", KeySize::Rsa4096, 20.0, report);
+        judged("judge an RSA-2048 key, ms (median)", KeySize::Rsa2048, 10.0, report);
+    })
 }
 
-fn judged(name: &str, size: KeySize, target: f64) -> Verdict {
+fn judged(name: &str, size: KeySize, target: f64, report: &mut Report) {
     let pair = RsaKeyPair::generate(size).expect("a key");
     let der: Pkcs8V1Der<'_> = pair.as_der().expect("its PKCS#8");
     let pem = format!(
@@ -34,5 +36,5 @@ fn judged(name: &str, size: KeySize, target: f64) -> Verdict {
     // The first one also makes the table of small primes.
     judge();
     let spans = (0..JUDGEMENTS).map(|_| judge()).collect();
-    Verdict { name: name.to_owned(), figure: median(spans), target: Target::Below(target) }
+    report.verdict(name, median(spans), Target::Below(target));
 }
