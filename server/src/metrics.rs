@@ -168,9 +168,9 @@ impl ServerMetrics {
         OpenConnection(gauge)
     }
 
-    /// A connection was closed since another one needed its place.
-    pub(crate) fn count_displaced(&self, listener: Listener) {
-        self.displaced[listener as usize].inc();
+    /// Counts the connections closed since others needed their place.
+    pub(crate) fn displaced(&self, listener: Listener) -> Counter {
+        self.displaced[listener as usize].clone()
     }
 
     /// Appends everything as OpenMetrics text, with the `# EOF` that ends it.

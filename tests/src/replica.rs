@@ -155,6 +155,14 @@ impl Replica {
         answer.json()["token"].as_str().expect("a token").to_owned()
     }
 
+    /// The process's number.
+    ///
+    /// # Panics
+    /// If it has ended.
+    pub fn pid(&self) -> u32 {
+        self.child.id().expect("it runs")
+    }
+
     /// SIGKILL, waited for.
     ///
     /// # Panics

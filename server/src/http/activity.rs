@@ -12,8 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::Version;
-use hyper::rt::{Read, ReadBufCursor, Write};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 
 /// What has happened on one connection.
@@ -27,6 +26,7 @@ pub(crate) struct Activity {
     is_reading: AtomicBool,
     /// Whether it speaks HTTP/2, where bytes come that are part of no request: acknowledgements, pings, windows.
     is_multiplexed: AtomicBool,
+    multiplexed: Notify,
     /// How many connections its listener has accepted, this one among them.
     accepted: Arc<AtomicU64>,
     /// What that was when this one came or was last used.
@@ -43,6 +43,7 @@ impl Activity {
             open: AtomicU32::new(0),
             is_reading: AtomicBool::new(true),
             is_multiplexed: AtomicBool::new(false),
+            multiplexed: Notify::new(),
             accepted,
             last_used: AtomicU64::new(number),
             is_displaced: AtomicBool::new(false),
@@ -51,12 +52,9 @@ impl Activity {
     }
 
     /// A whole request head has come. The response counts as open until the guard is dropped.
-    pub(crate) fn begin(self: &Arc<Self>, version: Version) -> OpenRequest {
+    pub(crate) fn begin(self: &Arc<Self>) -> OpenRequest {
         self.begun.fetch_add(1, Ordering::Relaxed);
         self.open.fetch_add(1, Ordering::Relaxed);
-        if version == Version::HTTP_2 {
-            self.is_multiplexed.store(true, Ordering::Relaxed);
-        }
         self.is_reading.store(false, Ordering::Relaxed);
         OpenRequest(Arc::clone(self))
     }
@@ -64,6 +62,25 @@ impl Activity {
     /// Whether a request has no response yet.
     pub(crate) fn is_busy(&self) -> bool {
         self.open.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether it speaks HTTP/2.
+    pub(crate) fn is_multiplexed(&self) -> bool {
+        self.is_multiplexed.load(Ordering::Relaxed)
+    }
+
+    /// The first bytes say that it does.
+    pub(crate) fn multiplex(&self) {
+        self.is_multiplexed.store(true, Ordering::Relaxed);
+        self.multiplexed.notify_one();
+    }
+
+    /// Returns, once, when they do.
+    ///
+    /// # Cancel safety
+    /// Dropped, it loses nothing.
+    pub(crate) async fn multiplexed(&self) {
+        self.multiplexed.notified().await;
     }
 
     /// Grows from one use to the next, of all connections of a listener.
@@ -146,35 +163,53 @@ impl Watch {
     }
 }
 
-/// A transport that tells its activity when bytes come.
+/// A transport that tells its activity when bytes come, and whether the first are those of HTTP/2.
 #[derive(Debug)]
 pub(crate) struct Watched<T> {
     inner: T,
     activity: Arc<Activity>,
+    /// What is still to come of [`PREFACE`]; empty when the question is settled.
+    preface: &'static [u8],
 }
 
 impl<T> Watched<T> {
     /// `inner`, watched by `activity`.
     pub(crate) fn new(inner: T, activity: Arc<Activity>) -> Self {
-        Self { inner, activity }
+        Self { inner, activity, preface: PREFACE }
+    }
+
+    fn look_for_preface(&mut self, came: &[u8]) {
+        let len = came.len().min(self.preface.len());
+        if came[..len] != self.preface[..len] {
+            self.preface = &[];
+        } else if len > 0 {
+            self.preface = &self.preface[len..];
+            if self.preface.is_empty() {
+                self.activity.multiplex();
+            }
+        }
     }
 }
 
-impl<T: Read + Unpin> Read for Watched<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        buf: ReadBufCursor<'_>,
+        buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
         let polled = Pin::new(&mut self.inner).poll_read(cx, buf);
         if polled.is_ready() {
             self.activity.is_reading.store(true, Ordering::Relaxed);
+            if !self.preface.is_empty() {
+                self.look_for_preface(&buf.filled()[before..]);
+            }
         }
         polled
     }
 }
 
-impl<T: Write + Unpin> Write for Watched<T> {
+impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.inner).poll_write(cx, buf)
     }
@@ -200,6 +235,8 @@ impl<T: Write + Unpin> Write for Watched<T> {
     }
 }
 
+/// What every HTTP/2 connection begins with (RFC 9113 section 3.4), and no request of HTTP/1.1 does.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0";
 /// A request head may take 10 to 15 s: longer than any network needs for a few hundred bytes, short enough that
 /// holding connections open half sent is no bargain.
 const MAX_LOOKS_READING: u32 = 3;
@@ -229,7 +266,7 @@ mod tests {
     fn a_connection_in_use_is_kept_and_an_idle_one_is_closed() {
         let (activity, mut watch) = (activity(), Watch::default());
         for _ in 0..100 {
-            drop(activity.begin(Version::HTTP_11));
+            drop(activity.begin());
             assert_eq!(watch.look(&activity), Verdict::Keep);
         }
         let last = looks(&mut watch, &activity, MAX_LOOKS_IDLE);
@@ -240,7 +277,7 @@ mod tests {
     #[test]
     fn a_request_that_is_worked_on_is_neither_slow_nor_idle() {
         let (activity, mut watch) = (activity(), Watch::default());
-        let open = activity.begin(Version::HTTP_11);
+        let open = activity.begin();
         assert!(looks(&mut watch, &activity, 100).iter().all(|verdict| *verdict == Verdict::Keep));
         drop(open);
         activity.is_reading.store(true, Ordering::Relaxed);
@@ -251,7 +288,8 @@ mod tests {
     #[test]
     fn http_2_frames_between_requests_are_no_slow_request() {
         let (activity, mut watch) = (activity(), Watch::default());
-        drop(activity.begin(Version::HTTP_2));
+        activity.multiplex();
+        drop(activity.begin());
         let mut verdicts = Vec::new();
         for _ in 0..=MAX_LOOKS_IDLE {
             activity.is_reading.store(true, Ordering::Relaxed);
@@ -265,10 +303,46 @@ mod tests {
     fn use_is_dated_by_the_connections_that_have_come() {
         let accepted = Arc::new(AtomicU64::new(7));
         let activity = Activity::new(Arc::clone(&accepted), 7);
-        let open = activity.begin(Version::HTTP_11);
+        let open = activity.begin();
         accepted.store(9, Ordering::Relaxed);
         assert_eq!((activity.is_busy(), activity.last_used()), (true, 7));
         drop(open);
         assert_eq!((activity.is_busy(), activity.last_used()), (false, 9));
+    }
+
+    #[tokio::test]
+    async fn http_2_is_known_by_its_first_bytes_however_they_come() {
+        use tokio::io::AsyncReadExt;
+        for (pieces, is_multiplexed) in [
+            (&[&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..]][..], true),
+            (&[b"P", b"RI * HTTP/2", b".0\r\n"], true),
+            (&[b"PRI * HTTP/1.1\r\n"], false),
+            (&[b"GET /PRI * HTTP/2.0"], false),
+            (&[b"PR", b"OPFIND / HTTP/1.1\r\n"], false),
+            (&[b""], false),
+        ] {
+            let activity = activity();
+            let mut watched = Watched::new(Pieces(pieces.iter()), Arc::clone(&activity));
+            let mut all = Vec::new();
+            watched.read_to_end(&mut all).await.expect("bytes");
+            assert_eq!(all, pieces.concat());
+            assert_eq!(activity.is_multiplexed(), is_multiplexed, "{:?}", String::from_utf8_lossy(&all));
+        }
+    }
+
+    /// Gives one piece at a time, then its end.
+    struct Pieces<'a>(std::slice::Iter<'a, &'a [u8]>);
+
+    impl AsyncRead for Pieces<'_> {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buf: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            if let Some(piece) = self.0.next() {
+                buf.put_slice(piece);
+            }
+            Poll::Ready(Ok(()))
+        }
     }
 }

@@ -8,6 +8,9 @@
 //! Unused is counted in connections that have been accepted since: that is the order which matters, and it takes no
 //! clock on the path of a request. A limit for each address would do less: behind a proxy or a Service everybody has
 //! the same, and who attacks has many.
+//!
+//! Of the places one in thirty-two may be taken by HTTP/2: one such connection, with its windows, tables and a hundred answers
+//! that nobody reads, costs as much memory as a dozen others, and who speaks it needs few.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,11 +18,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use oneseal::{BootTime, Clock, SystemClock};
+use prometheus_client::metrics::counter::Counter;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::activity::Activity;
-use crate::metrics::{Listener, ServerMetrics};
+use crate::metrics::Listener;
 
 /// The connections of one listener.
 #[derive(Debug)]
@@ -27,14 +31,12 @@ pub(crate) struct Crowd {
     listener: Listener,
     capacity: usize,
     seats: Arc<Semaphore>,
-    members: Arc<Members>,
+    members: Mutex<HashMap<u64, Arc<Activity>>>,
     /// Counts the accepted ones.
     accepted: Arc<AtomicU64>,
+    displaced: Counter,
     told: Mutex<Told>,
 }
-
-#[derive(Debug, Default)]
-struct Members(Mutex<HashMap<u64, Arc<Activity>>>);
 
 /// What the log knows.
 #[derive(Debug, Default)]
@@ -48,40 +50,42 @@ struct Told {
 pub(crate) struct Member {
     pub(crate) activity: Arc<Activity>,
     number: u64,
-    members: Arc<Members>,
+    crowd: Arc<Crowd>,
     /// Given back after everything else of the connection is gone.
     _seat: OwnedSemaphorePermit,
 }
 
 impl Crowd {
-    /// Nobody yet, and at most `capacity` at a time.
-    pub(crate) fn new(listener: Listener, capacity: usize) -> Self {
+    /// Nobody yet, and at most `capacity` at a time; `displaced` counts those that have to go.
+    pub(crate) fn new(listener: Listener, capacity: usize, displaced: Counter) -> Self {
         Self {
             listener,
             capacity,
             seats: Arc::new(Semaphore::new(capacity)),
-            members: Arc::default(),
+            members: Mutex::default(),
             accepted: Arc::default(),
+            displaced,
             told: Mutex::default(),
         }
     }
 
     /// A place for a connection that has been accepted; where there is none, after another one has gone. It waits for
     /// as long as every connection has a request that is being answered.
-    pub(crate) async fn admit(&self, metrics: &ServerMetrics) -> Member {
+    pub(crate) async fn admit(self: &Arc<Self>) -> Member {
         let seat = match Arc::clone(&self.seats).try_acquire_owned() {
             Ok(seat) => seat,
-            Err(_) => self.seat_of_another(metrics).await,
+            Err(_) => self.seat_of_another().await,
         };
         let number = self.accepted.fetch_add(1, Ordering::Relaxed) + 1;
         let activity = Activity::new(Arc::clone(&self.accepted), number);
-        self.members.lock().insert(number, Arc::clone(&activity));
-        Member { activity, number, members: Arc::clone(&self.members), _seat: seat }
+        self.members().insert(number, Arc::clone(&activity));
+        Member { activity, number, crowd: Arc::clone(self), _seat: seat }
     }
 
-    async fn seat_of_another(&self, metrics: &ServerMetrics) -> OwnedSemaphorePermit {
+    async fn seat_of_another(&self) -> OwnedSemaphorePermit {
         loop {
-            self.make_room(metrics);
+            // More than one: those that come in numbers should not each have all of them looked at.
+            self.make_room(self.capacity, (self.capacity / SHARE).max(1), |_| true);
             // Again if that was of no use: what had a request under way may be idle now.
             match timeout(AGAIN, Arc::clone(&self.seats).acquire_owned()).await {
                 Ok(Ok(seat)) => return seat,
@@ -91,14 +95,13 @@ impl Crowd {
         }
     }
 
-    /// Asks a few to leave that have gone unused for longest: more than one, since those that come in numbers should
-    /// not each have all of them looked at.
-    fn make_room(&self, metrics: &ServerMetrics) {
-        let wanted = (self.capacity / SHARE).max(1);
-        let members = self.members.lock();
+    /// Asks so many of `those` to leave, of which there may be `most`, that `wanted` are leaving: the ones that have
+    /// gone unused for longest.
+    fn make_room(&self, most: usize, wanted: usize, those: impl Fn(&Activity) -> bool) {
+        let members = self.members();
         let (leaving, mut unused): (Vec<_>, Vec<_>) = members
             .values()
-            .filter(|activity| activity.is_displaced() || !activity.is_busy())
+            .filter(|activity| those(activity) && (activity.is_displaced() || !activity.is_busy()))
             .partition(|activity| activity.is_displaced());
         let more = wanted.saturating_sub(leaving.len()).min(unused.len());
         if more == 0 {
@@ -107,18 +110,22 @@ impl Crowd {
         unused.select_nth_unstable_by_key(more - 1, |activity| activity.last_used());
         for activity in &unused[..more] {
             activity.displace();
-            metrics.count_displaced(self.listener);
+            self.displaced.inc();
         }
         drop(members);
-        self.tell(more);
+        self.tell(most, more);
     }
 
-    fn tell(&self, displaced: usize) {
+    fn members(&self) -> MutexGuard<'_, HashMap<u64, Arc<Activity>>> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, capacity: usize, displaced: usize) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let now = SystemClock.boot();
         told.since += displaced;
         if told.at.is_none_or(|at| now.since(at) >= TELL_EVERY) {
-            let (listener, capacity, closed) = (self.listener.as_str(), self.capacity, told.since);
+            let (listener, closed) = (self.listener.as_str(), told.since);
             tracing::warn!(
                 listener,
                 capacity,
@@ -130,20 +137,27 @@ impl Crowd {
     }
 }
 
-impl Members {
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Activity>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+impl Member {
+    /// It speaks HTTP/2, as only some may.
+    pub(crate) fn limit_multiplexed(&self) {
+        let most = (self.crowd.capacity / MULTIPLEXED).max(1);
+        let open = self.crowd.members().values().filter(|activity| activity.is_multiplexed()).count();
+        if open > most {
+            self.crowd.make_room(most, open - most + most / SHARE, Activity::is_multiplexed);
+        }
     }
 }
 
 impl Drop for Member {
     fn drop(&mut self) {
-        self.members.lock().remove(&self.number);
+        self.crowd.members().remove(&self.number);
     }
 }
 
 /// A sixteenth of all makes room at a time.
 const SHARE: usize = 16;
+/// One in so many may speak HTTP/2.
+const MULTIPLEXED: usize = 32;
 /// Between two attempts to make room.
 const AGAIN: Duration = Duration::from_millis(100);
 /// A flood must not flood the log too.
@@ -151,26 +165,28 @@ const TELL_EVERY: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {
-    use http::Version;
-
     use super::*;
+
+    fn crowd_of(listener: Listener, capacity: usize) -> Arc<Crowd> {
+        Arc::new(Crowd::new(listener, capacity, Counter::default()))
+    }
 
     fn displaced(members: &[Member]) -> Vec<u64> {
         members.iter().filter(|member| member.activity.is_displaced()).map(|member| member.number).collect()
     }
 
-    async fn full(crowd: &Crowd, metrics: &ServerMetrics) -> Vec<Member> {
+    async fn full(crowd: &Arc<Crowd>) -> Vec<Member> {
         let mut members = Vec::new();
         for _ in 0..crowd.capacity {
-            members.push(crowd.admit(metrics).await);
+            members.push(crowd.admit().await);
         }
         members
     }
 
     /// Asks for one more, lets those leave that are asked to, and gives their numbers.
-    async fn one_more(crowd: &Crowd, metrics: &ServerMetrics, members: &mut Vec<Member>) -> Vec<u64> {
+    async fn one_more(crowd: &Arc<Crowd>, members: &mut Vec<Member>) -> Vec<u64> {
         let mut gone = Vec::new();
-        let (newcomer, ()) = tokio::join!(biased; crowd.admit(metrics), async {
+        let (newcomer, ()) = tokio::join!(biased; crowd.admit(), async {
             gone = displaced(members);
             members.retain(|member| !member.activity.is_displaced());
         });
@@ -180,38 +196,34 @@ mod tests {
 
     #[tokio::test]
     async fn those_unused_for_longest_make_room() {
-        let metrics = ServerMetrics::new();
-        let crowd = Crowd::new(Listener::Documents, 64);
-        let mut members = full(&crowd, &metrics).await;
+        let crowd = crowd_of(Listener::Documents, 64);
+        let mut members = full(&crowd).await;
         // The four oldest, but for two that have been used.
-        drop(members[0].activity.begin(Version::HTTP_11));
-        drop(members[2].activity.begin(Version::HTTP_2));
-        assert_eq!(one_more(&crowd, &metrics, &mut members).await, [2, 4, 5, 6]);
+        drop(members[0].activity.begin());
+        drop(members[2].activity.begin());
+        assert_eq!(one_more(&crowd, &mut members).await, [2, 4, 5, 6]);
         for _ in 0..3 {
-            assert_eq!(one_more(&crowd, &metrics, &mut members).await, [0_u64; 0], "there is room");
+            assert_eq!(one_more(&crowd, &mut members).await, [0_u64; 0], "there is room");
         }
-        assert_eq!(one_more(&crowd, &metrics, &mut members).await, [7, 8, 9, 10]);
+        assert_eq!(one_more(&crowd, &mut members).await, [7, 8, 9, 10]);
     }
 
     #[tokio::test]
     async fn a_request_under_way_is_not_cut_off() {
-        let metrics = ServerMetrics::new();
-        let crowd = Crowd::new(Listener::Admin, 4);
-        let mut members = full(&crowd, &metrics).await;
-        let open: Vec<_> =
-            members[..3].iter().map(|member| member.activity.begin(Version::HTTP_11)).collect();
-        assert_eq!(one_more(&crowd, &metrics, &mut members).await, [4]);
+        let crowd = crowd_of(Listener::Admin, 4);
+        let mut members = full(&crowd).await;
+        let open: Vec<_> = members[..3].iter().map(|member| member.activity.begin()).collect();
+        assert_eq!(one_more(&crowd, &mut members).await, [4]);
         drop(open);
-        assert_eq!(one_more(&crowd, &metrics, &mut members).await.len(), 1);
+        assert_eq!(one_more(&crowd, &mut members).await.len(), 1);
     }
 
     #[tokio::test(start_paused = true)]
     async fn where_all_are_busy_the_newcomer_waits_for_the_first_to_be_done() {
-        let metrics = ServerMetrics::new();
-        let crowd = Crowd::new(Listener::Admin, 2);
-        let mut members = full(&crowd, &metrics).await;
-        let mut open: Vec<_> = members.iter().map(|member| member.activity.begin(Version::HTTP_11)).collect();
-        let mut admitted = std::pin::pin!(crowd.admit(&metrics));
+        let crowd = crowd_of(Listener::Admin, 2);
+        let mut members = full(&crowd).await;
+        let mut open: Vec<_> = members.iter().map(|member| member.activity.begin()).collect();
+        let mut admitted = std::pin::pin!(crowd.admit());
         assert!(timeout(Duration::from_secs(600), admitted.as_mut()).await.is_err());
         assert_eq!(displaced(&members), [0_u64; 0]);
         // Done, and kept alive: asked to leave at the next attempt.
@@ -224,19 +236,25 @@ mod tests {
 
     #[tokio::test]
     async fn a_flood_is_counted_and_told_once() {
-        let metrics = ServerMetrics::new();
-        let crowd = Crowd::new(Listener::Documents, 1);
-        let mut members = full(&crowd, &metrics).await;
+        let crowd = crowd_of(Listener::Documents, 1);
+        let mut members = full(&crowd).await;
         for _ in 0..10 {
-            one_more(&crowd, &metrics, &mut members).await;
+            one_more(&crowd, &mut members).await;
         }
-        let mut text = String::new();
-        metrics.write_last(&mut text);
-        assert!(
-            text.contains("oneseal_http_connections_displaced_total{listener=\"documents\"} 10"),
-            "{text}"
-        );
+        assert_eq!(crowd.displaced.get(), 10);
         // One line at the first, and nine that the next line will count.
         assert_eq!(crowd.told.lock().expect("not poisoned").since, 9);
+    }
+
+    #[tokio::test]
+    async fn of_http_2_connections_there_are_fewer_and_they_displace_each_other() {
+        let crowd = crowd_of(Listener::Documents, 64);
+        let members = full(&crowd).await;
+        for (at, gone) in [(30, &[][..]), (10, &[]), (20, &[11]), (0, &[1, 11])] {
+            members[at].activity.multiplex();
+            members[at].limit_multiplexed();
+            members[at].activity.multiplexed().await;
+            assert_eq!(displaced(&members), gone, "{at}");
+        }
     }
 }

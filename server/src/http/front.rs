@@ -45,7 +45,7 @@ where
     /// Answers one request.
     pub(crate) async fn answer(mut self, mut request: Request<Incoming>) -> Result<Response<B>, Infallible> {
         let version = request.version();
-        let _open = self.activity.begin(version);
+        let _open = self.activity.begin();
         let id = self.state.request_ids.of(request.headers());
         let span = self.span(&request, &id);
         if let Some(caller) = self.caller {

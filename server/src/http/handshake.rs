@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::ServerConfig;
+use rustls::{ServerConfig, ServerConnection};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -62,7 +62,8 @@ impl Tls {
             Ok(1..) => {}
             Ok(0) | Err(_) => return Err(HandshakeFailure::Gone),
         }
-        self.acceptor.accept(stream).await.map_err(|error| {
+        let limited = |connection: &mut ServerConnection| connection.set_buffer_limit(Some(UNREAD));
+        self.acceptor.accept_with(stream, limited).await.map_err(|error| {
             tracing::debug!(%error, "a TLS handshake failed");
             if is_gone(&error) { HandshakeFailure::Gone } else { HandshakeFailure::Protocol }
         })
@@ -114,6 +115,8 @@ const PLAIN_HTTP: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: application/
 /// A handshake takes two round trips; this is long enough for a link that loses packets, and the same as a request's
 /// head may take.
 const DEADLINE: Duration = Duration::from_secs(10);
+/// What is encrypted for a client that does not read: one record, in place of the four that rustls allows.
+const UNREAD: usize = 16 * 1024;
 /// For the whole answer to plain HTTP: its client is there and reads, or does not matter.
 const GOODBYE: Duration = Duration::from_secs(1);
 const MAX_DRAINED: usize = 64 * 1024;

@@ -85,14 +85,14 @@ pub(crate) async fn serve<L, H, S, B>(
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    let crowd = Crowd::new(listener, capacity);
+    let crowd = Arc::new(Crowd::new(listener, capacity, state.metrics.displaced(listener)));
     let builder = builder();
     let mut connections = JoinSet::new();
     loop {
         // The one that has no place yet holds up the others, which wait in the kernel's queue.
         let next = async {
             let (stream, caller) = accept(&socket).await;
-            (stream, caller, crowd.admit(&state.metrics).await)
+            (stream, caller, crowd.admit().await)
         };
         let (stream, caller, member) = tokio::select! {
             // Where there is no place, the one that waits for it is closed like those in the queue; otherwise nothing
@@ -168,13 +168,17 @@ impl<C> Connection<C> {
             () = self.member.activity.displaced() => None,
         };
         let Some(stream) = stream else { return };
-        let io = Watched::new(TokioIo::new(stream), Arc::clone(&self.member.activity));
-        self.serve(builder, io, front).await;
+        let io = Watched::new(stream, Arc::clone(&self.member.activity));
+        self.serve(builder, TokioIo::new(io), front).await;
     }
 
-    async fn serve<T, S, B>(self, builder: auto::Builder<TokioExecutor>, io: Watched<T>, front: Front<S>)
-    where
-        T: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
+    async fn serve<T, S, B>(
+        self,
+        builder: auto::Builder<TokioExecutor>,
+        io: TokioIo<Watched<T>>,
+        front: Front<S>,
+    ) where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
         S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
         S::Future: Send,
         B: Body<Data = Bytes> + Send + 'static,
@@ -201,6 +205,7 @@ impl<C> Connection<C> {
                     is_closing = true;
                     connection.as_mut().graceful_shutdown();
                 }
+                () = activity.multiplexed() => member.limit_multiplexed(),
                 // Another one needs its place. What is written gets a moment to leave.
                 () = activity.displaced() => {
                     is_closing = true;
@@ -230,17 +235,21 @@ fn builder() -> auto::Builder<TokioExecutor> {
         .timer(TokioTimer::new())
         // `activity` measures both the slow and the idle.
         .header_read_timeout(None)
+        // Who has nothing more to send may still want the answer (RFC 9112 section 9.6).
+        .half_close(true)
         .max_buf_size(MAX_HEAD);
     builder
         .http2()
         .timer(TokioTimer::new())
         .max_header_list_size(MAX_HEAD_H2)
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW)
         .max_concurrent_streams(MAX_STREAMS);
     builder
 }
 
-/// Connections of the documents listener. Each costs some 20 KiB, so that all of them stay below 100 MiB, and a proxy
-/// or load balancer in front keeps some tens.
+/// Connections of the documents listener. Each costs some 28 KiB, so that all of them take some 120 MiB, and a proxy or
+/// load balancer in front keeps some tens.
 pub(crate) const MAX_DOCUMENT_CONNECTIONS: usize = 4096;
 /// Probes and scrapers are few, and must get through while the public listener is full: theirs are counted apart.
 pub(crate) const MAX_OPS_CONNECTIONS: usize = 256;
@@ -254,5 +263,7 @@ const GRACE: Duration = Duration::from_millis(200);
 /// headers of several proxies fit as well.
 const MAX_HEAD: usize = 16 * 1024;
 const MAX_HEAD_H2: u32 = 16 * 1024;
+/// The least there is (RFC 9113 section 6.9.2): no body that anybody wants here is larger.
+const WINDOW: u32 = 64 * 1024 - 1;
 /// Requests under way on one HTTP/2 connection (RFC 9113 section 6.5.2 wants at least 100).
 const MAX_STREAMS: u32 = 100;

@@ -1,14 +1,14 @@
 //! P1: no persistent key, no boot. Every way a key can be missing or unusable ends with its code and binds nothing.
 
-use std::fs;
+use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::symlink;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use serde_json::json;
 
 use crate::support::http::get;
-use crate::support::place::{DURABLE, ISSUER, Place, set_mode};
+use crate::support::place::{DURABLE, ISSUER, Place, SELF_CHECK, set_mode};
 use crate::support::server::Server;
 use crate::support::until;
 
@@ -318,4 +318,28 @@ fn refused(place: &Place, args: &[String]) -> (Option<i32>, String) {
 
 fn free_port() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+/// What a connection cannot have is kept back for the key's file, probes and the admin socket, and told.
+#[test]
+fn too_few_open_files_are_told_and_leave_room_for_the_key() {
+    let place = Place::with_ring("ES256");
+    place.configure("");
+    let mut child = Command::new("bash")
+        .args(["-c", "ulimit -n 600; exec \"$0\" serve --config oneseal.toml --ready-file ready.json"])
+        .arg(env!("CARGO_BIN_EXE_oneseal"))
+        .current_dir(place.path(""))
+        .envs([(DURABLE, "true"), (SELF_CHECK, "false")])
+        .stderr(File::create(place.path("log")).unwrap())
+        .spawn()
+        .unwrap();
+    until("the server to be ready", || place.path("ready.json").exists().then_some(()));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let log = fs::read_to_string(place.path("log")).unwrap();
+    let line =
+        log.lines().find(|line| line.contains("may open 600 files")).unwrap_or_else(|| panic!("{log}"));
+    // 600 without 256, 128 and 64.
+    assert!(line.contains("room for 152 connections of the documents listener in place of 4096"), "{line}");
+    assert!(line.contains("a limit of 4544 is enough"), "{line}");
 }

@@ -152,20 +152,15 @@ public final class Adaptor {
         }
     }
 
-    /** With the name of its cause: most of what Spring refuses has one name of its own, and Nimbus's reason below. */
     private static String nameOf(Exception error) {
-        String name = error.getClass().getSimpleName();
-        Throwable cause = error.getCause();
-        return cause == null ? name : name + ": " + cause.getClass().getSimpleName();
+        return error.getClass().getSimpleName();
     }
 
-    /** With its causes, unless told already: Spring's own text leaves out what could not be reached. */
+    /** With its causes: Spring's own text leaves out what could not be reached. */
     private static String textOf(Exception error) {
         StringBuilder text = new StringBuilder(String.valueOf(error.getMessage()));
         for (Throwable cause = error.getCause(); cause != null; cause = cause.getCause()) {
-            if (cause.getMessage() == null || text.indexOf(cause.getMessage()) < 0) {
-                text.append("; because of ").append(cause);
-            }
+            text.append("; because of ").append(cause);
         }
         return text.toString();
     }
