@@ -68,8 +68,8 @@ pub(crate) const CASES: &[Case] = &[
     case("wrong issuer", Refused, |s, k| Some(s.own(k, &s.with("iss", "https://oidc.example".into())))),
     case("issuer with a slash at its end", Refused, |s, k| Some(s.own(k, &s.with("iss", format!("{}/", s.issuer).into())))),
     case("no issuer", Refused, |s, k| Some(s.own(k, &s.without("iss")))),
-    case("expired an hour ago", Refused, |s, k| Some(s.own(k, &s.with("exp", (now() - 3600).into())))),
-    case("expired 30 seconds ago", AsRecorded, |s, k| Some(s.own(k, &s.with("exp", (now() - 30).into())))),
+    case("expired an hour ago", Refused, |s, k| Some(s.own(k, &s.expired(3600)))),
+    case("expired 30 seconds ago", AsRecorded, |s, k| Some(s.own(k, &s.expired(30)))),
     case("no expiry", AsRecorded, |s, k| Some(s.own(k, &s.without("exp")))),
     case("valid in an hour", Refused, |s, k| Some(s.own(k, &s.with("nbf", (now() + 3600).into())))),
     case("valid in 30 seconds", AsRecorded, |s, k| Some(s.own(k, &s.with("nbf", (now() + 30).into())))),
@@ -99,6 +99,15 @@ impl Scene {
     fn with(&self, name: &str, value: Value) -> Value {
         let mut claims = self.claims();
         claims[name] = value;
+        claims
+    }
+
+    /// As it was ten minutes before its end, which is `ago_s` seconds ago.
+    fn expired(&self, ago_s: u64) -> Value {
+        let exp = now() - ago_s;
+        let mut claims = self.with("exp", exp.into());
+        claims["iat"] = (exp - 600).into();
+        claims["nbf"] = (exp - 600).into();
         claims
     }
 

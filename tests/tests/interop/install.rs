@@ -51,7 +51,7 @@ fn install(library: &Library) {
 }
 
 fn run(library: &Library, words: &[&str], out: &Path) {
-    let mut command = Command::new(words[0]);
+    let mut command = Command::new(fill(words[0], out));
     command.args(words[1..].iter().map(|word| fill(word, out))).current_dir(library.place());
     let output = command.output().unwrap();
     assert!(

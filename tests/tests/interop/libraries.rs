@@ -44,8 +44,129 @@ const JOSE: Library = Library {
     deviations: &[],
 };
 
+const GO_OIDC: Library = Library {
+    name: "go-oidc",
+    folder: "go",
+    tools: &["go"],
+    install: GO,
+    leaves: "{out}/adaptor",
+    program: &["{out}/adaptor", "go-oidc"],
+    locked: ("go.mod", "github.com/coreos/go-oidc/v3"),
+    deviations: GO_DEVIATIONS,
+};
+
+const GO_JOSE: Library = Library {
+    name: "go-jose",
+    folder: "go",
+    tools: &["go"],
+    install: GO,
+    leaves: "{out}/adaptor",
+    program: &["{out}/adaptor", "go-jose"],
+    locked: ("go.mod", "github.com/go-jose/go-jose/v4"),
+    deviations: GO_DEVIATIONS,
+};
+
+const NIMBUS: Library = Library {
+    name: "nimbus",
+    folder: "java",
+    tools: JDK,
+    install: MAVEN,
+    leaves: "{out}/lib",
+    program: &[
+        "java",
+        JVM[0],
+        JVM[1],
+        JVM[2],
+        "-cp",
+        "{out}/classes:{out}/lib/*",
+        "oneseal.interop.Adaptor",
+        "nimbus",
+    ],
+    locked: ("pom.xml", "nimbus-jose-jwt.version"),
+    deviations: &[],
+};
+
+const SPRING: Library = Library {
+    name: "spring",
+    folder: "java",
+    tools: JDK,
+    install: MAVEN,
+    leaves: "{out}/lib",
+    program: &[
+        "java",
+        JVM[0],
+        JVM[1],
+        JVM[2],
+        "-cp",
+        "{out}/classes:{out}/lib/*",
+        "oneseal.interop.Adaptor",
+        "spring",
+    ],
+    locked: ("pom.xml", "spring-security.version"),
+    deviations: &[],
+};
+
+const PYJWT: Library = Library {
+    name: "pyjwt",
+    folder: "python",
+    tools: &["python3"],
+    install: PIP,
+    leaves: "{out}/venv/bin/python",
+    program: &["{out}/venv/bin/python", "-B", "adaptor.py", "pyjwt"],
+    locked: ("requirements.txt", "pyjwt"),
+    deviations: &[],
+};
+
+const AUTHLIB: Library = Library {
+    name: "authlib",
+    folder: "python",
+    tools: &["python3"],
+    install: PIP,
+    leaves: "{out}/venv/bin/python",
+    program: &["{out}/venv/bin/python", "-B", "adaptor.py", "authlib"],
+    locked: ("requirements.txt", "authlib"),
+    deviations: &[],
+};
+
+/// Without a stamp of the repository's state, which git does not tell to everybody (safe.directory).
+const GO: &[&[&str]] = &[&["go", "build", "-mod=readonly", "-buildvcs=false", "-o", "{out}/adaptor", "."]];
+
+/// go-oidc hands the key to go-jose.
+const GO_DEVIATIONS: &[Deviation] = &[Deviation {
+    case: "our RSA key used with an algorithm it is not for",
+    algorithms: &[],
+    why: "go-jose compares the kid, and the kind of key with the token's `alg`, never with the key's",
+}];
+
+const JDK: &[&str] = &["java", "javac", "mvn"];
+
+/// A folder of jars from before would hold those that no longer belong there.
+const MAVEN: &[&[&str]] = &[
+    &["rm", "-rf", "{out}/lib", "{out}/classes"],
+    &["mvn", "--batch-mode", "--quiet", "-Dout={out}", "compiler:compile", "dependency:copy-dependencies"],
+    &["sh", "lock", "check", "{out}/lib"],
+];
+
+/// Started quickly rather than fast for hours.
+const JVM: &[&str] = &["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"];
+
+const PIP: &[&[&str]] = &[
+    &["python3", "-m", "venv", "--clear", "{out}/venv"],
+    &[
+        "{out}/venv/bin/python",
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--require-hashes",
+        "--requirement",
+        "requirements.txt",
+    ],
+];
+
 /// All of them, in the order of docs/relying-parties.md.
-pub(crate) const LIBRARIES: &[Library] = &[JOSE];
+pub(crate) const LIBRARIES: &[Library] = &[JOSE, GO_OIDC, GO_JOSE, NIMBUS, SPRING, PYJWT, AUTHLIB];
 
 /// The library called `name`; a hyphen in it is written `_` where it names a module.
 pub(crate) const fn by_name(name: &str) -> &'static Library {

@@ -39,4 +39,4 @@ macro_rules! libraries {
     )*};
 }
 
-libraries!(jose);
+libraries!(jose, go_oidc, go_jose, nimbus, spring, pyjwt, authlib);

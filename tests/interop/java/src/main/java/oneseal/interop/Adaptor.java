@@ -152,15 +152,20 @@ public final class Adaptor {
         }
     }
 
+    /** With the name of its cause: most of what Spring refuses has one name of its own, and Nimbus's reason below. */
     private static String nameOf(Exception error) {
-        return error.getClass().getSimpleName();
+        String name = error.getClass().getSimpleName();
+        Throwable cause = error.getCause();
+        return cause == null ? name : name + ": " + cause.getClass().getSimpleName();
     }
 
-    /** With its causes: Spring's own text leaves out what could not be reached. */
+    /** With its causes, unless told already: Spring's own text leaves out what could not be reached. */
     private static String textOf(Exception error) {
         StringBuilder text = new StringBuilder(String.valueOf(error.getMessage()));
         for (Throwable cause = error.getCause(); cause != null; cause = cause.getCause()) {
-            text.append("; because of ").append(cause);
+            if (cause.getMessage() == null || text.indexOf(cause.getMessage()) < 0) {
+                text.append("; because of ").append(cause);
+            }
         }
         return text.toString();
     }
