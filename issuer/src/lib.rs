@@ -72,7 +72,7 @@ pub use health::{Health, Minting};
 pub use http::layer::{DocumentsLayer, DocumentsService};
 pub use issuer::Issuer;
 pub use metrics::METRICS_CONTENT_TYPE;
-pub use mint::{MintRequest, Minted};
+pub use mint::{MintRequest, Minted, Preview};
 pub use rules::Rule;
 pub use tasks::Tasks;
 pub use verify::Claims;

@@ -15,6 +15,7 @@ use crate::claims::set::ClaimSet;
 use crate::claims::{Audience, ExtraClaims};
 use crate::error::MintError;
 use crate::pool::PoolError;
+use crate::published::Published;
 use crate::workload::VerifiedWorkload;
 
 /// What is asked for beside whom it is for. Everything left out is decided by the rule.
@@ -71,6 +72,24 @@ pub struct Minted {
     pub algorithm: Algorithm,
     /// Its `exp`.
     pub exp: UnixTime,
+    /// Its `jti`, in the token with hyphens.
+    pub jti: Uuid,
+}
+
+/// What a token would say: everything that minting decides and checks, without a signature. It is no token, and none
+/// can be made of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Preview {
+    /// The claims, as JSON in the bytes that would be signed. A token that is minted later has times and a `jti` of its
+    /// own.
+    pub claims: String,
+    /// Which key would sign.
+    pub kid: KeyId,
+    /// With which algorithm.
+    pub algorithm: Algorithm,
+    /// The `exp`.
+    pub exp: UnixTime,
 }
 
 impl fmt::Debug for Minted {
@@ -80,6 +99,7 @@ impl fmt::Debug for Minted {
             .field("kid", &self.kid.as_str())
             .field("algorithm", &self.algorithm)
             .field("exp", &self.exp)
+            .field("jti", &self.jti)
             .finish()
     }
 }
@@ -119,7 +139,28 @@ impl Issuer {
         result
     }
 
+    /// What [`mint_with`](Self::mint_with) would sign at this moment; refused as that would be, except that no signature
+    /// can fail or find the signing threads busy. Not counted among the mints.
+    ///
+    /// # Errors
+    /// As [`mint`](Self::mint).
+    pub fn preview_with(
+        &self,
+        workload: &VerifiedWorkload,
+        request: &MintRequest,
+    ) -> Result<Preview, MintError> {
+        let Draft { signer, claims, exp, .. } = self.draft(workload, request)?;
+        Ok(Preview { claims, kid: signer.kid().clone(), algorithm: signer.algorithm(), exp })
+    }
+
     async fn issue(&self, workload: &VerifiedWorkload, request: &MintRequest) -> Result<Minted, MintError> {
+        let Draft { published, signer, claims, exp, jti } = self.draft(workload, request)?;
+        let token = self.sign(&signer, claims).await?;
+        published.signed(signer.kid(), exp);
+        Ok(Minted { token, kid: signer.kid().clone(), algorithm: signer.algorithm(), exp, jti })
+    }
+
+    fn draft(&self, workload: &VerifiedWorkload, request: &MintRequest) -> Result<Draft, MintError> {
         // In this order: a process that is suspended between the two has read a time that is older, so its token
         // dies earlier; the other way round a stale key could sign a token that looks new.
         let now = self.clock().wall();
@@ -131,18 +172,17 @@ impl Issuer {
         let signer = published.snapshot.signer(grant.algorithm).ok_or(MintError::NoKey(grant.algorithm))?;
         let issued_at = now - Duration::from_secs(rotation.backdate_s);
         let exp = issued_at + grant.ttl.as_duration();
+        let jti = Uuid::new_v4();
         let claims = ClaimSet {
             issuer_json: self.issuer_json(),
             subject: workload.subject(),
             audience: &request.audience,
             issued_at,
             expires_at: exp,
-            id: Uuid::new_v4(),
+            id: jti,
             extra: &extra,
         };
-        let token = self.sign(signer, claims.to_json()).await?;
-        published.signed(signer.kid(), exp);
-        Ok(Minted { token, kid: signer.kid().clone(), algorithm: grant.algorithm, exp })
+        Ok(Draft { claims: claims.to_json(), signer: Arc::clone(signer), exp, jti, published })
     }
 
     fn check_minting(&self) -> Result<(), MintError> {
@@ -170,6 +210,15 @@ impl Issuer {
             Err(PoolError::Lost) => Err(MintError::Failed),
         }
     }
+}
+
+/// A token but for its signature, and what it belongs to.
+struct Draft {
+    published: Arc<Published>,
+    signer: Arc<Signer>,
+    claims: String,
+    exp: UnixTime,
+    jti: Uuid,
 }
 
 fn extra_claims<'a>(

@@ -1,4 +1,4 @@
-//! One HTTP GET or HEAD, as narrow as reading an issuer's documents needs.
+//! One HTTP GET, HEAD or POST, as narrow as asking an issuer needs.
 //!
 //! No redirects, no content-coding, no proxy (`HTTPS_PROXY` and its kin are not read), no cookies, no retries, no
 //! kept connections: an issuer is read every few minutes, so a fresh connection costs nothing and always meets the
@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::uri::Scheme;
-use http::{HeaderMap, HeaderName, Method, Request, StatusCode, Uri, header};
-use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
@@ -28,7 +28,7 @@ use tower::ServiceExt;
 pub use crate::dial::ConnectTo;
 use crate::dial::{self, Dialer, TlsFault};
 
-/// A client for GETs. Cheap to clone.
+/// A client. Cheap to clone.
 #[derive(Clone)]
 pub struct Fetcher {
     connector: HttpsConnector<Dialer>,
@@ -60,7 +60,7 @@ impl Fetcher {
     /// # Cancel safety
     /// Dropping the future closes the connection.
     pub async fn get(&self, url: &str) -> Result<Fetched, FetchError> {
-        self.ask(Method::GET, url).await
+        self.ask(Method::GET, url, None).await
     }
 
     /// The same with HEAD: status and header fields alone.
@@ -71,19 +71,43 @@ impl Fetcher {
     /// # Cancel safety
     /// Dropping the future closes the connection.
     pub async fn head(&self, url: &str) -> Result<Fetched, FetchError> {
-        self.ask(Method::HEAD, url).await
+        self.ask(Method::HEAD, url, None).await
     }
 
-    async fn ask(&self, method: Method, url: &str) -> Result<Fetched, FetchError> {
+    /// POSTs a body of JSON with a bearer token (RFC 6750 section 2.1), to nobody but who `url` names.
+    ///
+    /// # Errors
+    /// As [`Fetcher::get`], and [`FetchError::Token`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes the connection; what was asked may have been done.
+    pub async fn post_json(&self, url: &str, token: &str, body: Bytes) -> Result<Fetched, FetchError> {
+        let bearer = HeaderValue::try_from(format!("Bearer {token}"));
+        let mut bearer = bearer.map_err(|_| FetchError::Token)?;
+        bearer.set_sensitive(true);
+        self.ask(Method::POST, url, Some((bearer, body))).await
+    }
+
+    async fn ask(
+        &self,
+        method: Method,
+        url: &str,
+        sent: Option<(HeaderValue, Bytes)>,
+    ) -> Result<Fetched, FetchError> {
         let uri = parse_url(url)?;
-        match tokio::time::timeout(self.deadline, self.exchange(method, uri)).await {
+        match tokio::time::timeout(self.deadline, self.exchange(method, uri, sent)).await {
             Ok(outcome) => outcome,
             Err(_) => Err(FetchError::Deadline(self.deadline)),
         }
     }
 
-    async fn exchange(&self, method: Method, uri: Uri) -> Result<Fetched, FetchError> {
-        let request = request(method, &uri)?;
+    async fn exchange(
+        &self,
+        method: Method,
+        uri: Uri,
+        sent: Option<(HeaderValue, Bytes)>,
+    ) -> Result<Fetched, FetchError> {
+        let request = request(method, &uri, sent)?;
         let uri = if self.plaintext { without_tls(uri)? } else { uri };
         let stream = self.connector.clone().oneshot(uri).await.map_err(connect_error)?;
         let (mut sender, connection) = http1::handshake(stream).await?;
@@ -139,7 +163,7 @@ impl fmt::Debug for Fetcher {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FetchOptions {
-    /// For a whole GET, from name lookup to the last byte.
+    /// For a whole exchange, from name lookup to the last byte.
     pub deadline: Duration,
     /// The longest body, in bytes.
     pub max_body: usize,
@@ -169,7 +193,7 @@ impl Default for FetchOptions {
     }
 }
 
-/// For a whole GET. Relying parties in the field wait 0.5 s (Nimbus) to 5 s (jose, AWS) for an issuer.
+/// For a whole exchange. Relying parties in the field wait 0.5 s (Nimbus) to 5 s (jose, AWS) for an issuer.
 pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(5);
 
 /// The longest discovery document or key set, in bytes. A hundred RSA-4096 keys, the most that AWS and Entra read,
@@ -188,13 +212,16 @@ pub struct Fetched {
     pub body: Bytes,
 }
 
-/// Why a GET failed. Quotes nothing that was answered.
+/// Why an exchange failed. Quotes nothing that was answered.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FetchError {
     /// The URL is not one that is fetched.
     #[error("not an absolute http(s) URL without user name and fragment")]
     Url,
+    /// What is to be a bearer token cannot stand in a header.
+    #[error("the token has characters that no header can have")]
+    Token,
     /// Plain http to another machine.
     #[error("plain http is used for loopback hosts only; an https URL is wanted")]
     PlainHttp,
@@ -229,6 +256,7 @@ impl FetchError {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Url => "url",
+            Self::Token => "token",
             Self::PlainHttp => "plain_http",
             Self::Connect(_) => "connect",
             Self::Certificate(_) => "certificate",
@@ -300,7 +328,11 @@ fn is_loopback(host: &str) -> bool {
     host == "localhost" || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-fn request(method: Method, uri: &Uri) -> Result<Request<Empty<Bytes>>, FetchError> {
+fn request(
+    method: Method,
+    uri: &Uri,
+    sent: Option<(HeaderValue, Bytes)>,
+) -> Result<Request<Full<Bytes>>, FetchError> {
     let authority = uri.authority().ok_or(FetchError::Url)?;
     let target = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
     let fields: [(HeaderName, &str); 3] = [
@@ -312,7 +344,13 @@ fn request(method: Method, uri: &Uri) -> Result<Request<Empty<Bytes>>, FetchErro
     for (name, value) in fields {
         request = request.header(name, value);
     }
-    request.body(Empty::new()).map_err(|_| FetchError::Url)
+    let mut body = Bytes::new();
+    if let Some((bearer, sent)) = sent {
+        request =
+            request.header(header::AUTHORIZATION, bearer).header(header::CONTENT_TYPE, "application/json");
+        body = sent;
+    }
+    request.body(Full::from(body)).map_err(|_| FetchError::Url)
 }
 
 const USER_AGENT: &str = concat!("oneseal-relying-party/", env!("CARGO_PKG_VERSION"));
@@ -394,10 +432,11 @@ mod tests {
     #[test]
     fn the_request_names_the_url_host_and_no_coding() {
         let uri = parse_url("https://oidc.example:8443/a/jwks.json?x=1").expect("good");
-        let request = request(Method::GET, &uri).expect("good");
+        let request = request(Method::GET, &uri, None).expect("good");
         assert_eq!(request.uri(), "/a/jwks.json?x=1");
         assert_eq!(request.headers()[header::HOST], "oidc.example:8443");
         assert!(!request.headers().contains_key(header::ACCEPT_ENCODING));
+        assert!(!request.headers().contains_key(header::AUTHORIZATION));
     }
 
     #[test]

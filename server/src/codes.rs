@@ -40,8 +40,8 @@ pub(crate) static LISTEN_IN_USE: Code = Code::error(
 pub(crate) static LISTEN_TWICE: Code = Code::error(
     "listen.twice",
     Exit::CannotBind,
-    "Both listeners are to have one address; `[::]` and `0.0.0.0` stand for every address of this host.",
-    "Give listen.documents and listen.ops different ports, such as 8080 and 8081.",
+    "Two listeners are to have one address; `[::]` and `0.0.0.0` stand for every address of this host.",
+    "Give listen.documents, listen.ops and listen.admin_tcp different ports, such as 8080, 8081 and 9090.",
 );
 pub(crate) static LISTEN_PRIVILEGED: Code = Code::error(
     "listen.privileged",

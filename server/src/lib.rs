@@ -3,6 +3,7 @@
 //! A library in name only, so that benches and fuzz targets can reach its readers: it promises nothing to other crates,
 //! whose library is `oneseal`.
 
+mod admin_token;
 mod app;
 mod cli;
 mod codes;

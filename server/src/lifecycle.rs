@@ -19,8 +19,9 @@ use tokio::task::{Id, JoinHandle, JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Process;
+use crate::config::{self, Process};
 use crate::exit::{Exit, Failure};
+use crate::http::admin::{Guard, Guarded, RemoteSocket};
 use crate::http::bind::{SocketFile, Sockets};
 use crate::http::handshake::{self, Plain};
 use crate::http::listener::{MAX_ADMIN_CONNECTIONS, MAX_OPS_CONNECTIONS, serve};
@@ -37,7 +38,7 @@ pub(crate) struct Server {
     state: Arc<State>,
     parts: JoinSet<()>,
     running: Vec<(Id, Part)>,
-    /// Ends documents and admin.
+    /// Ends documents and admin, both.
     close: CancellationToken,
     /// Ends ops, which tells probes that this replica is on its way out for as long as it is.
     close_ops: CancellationToken,
@@ -49,10 +50,10 @@ pub(crate) struct Server {
 }
 
 /// What may differ from one server to another.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Limits {
-    /// `admin.mint`.
-    pub(crate) may_mint: bool,
+    /// What the admin API may do, and who may call it.
+    pub(crate) admin: config::Admin,
     /// Connections of the documents listener at a time.
     pub(crate) document_connections: usize,
 }
@@ -62,13 +63,14 @@ enum Part {
     Documents,
     Ops,
     Admin,
+    AdminTcp,
     Tasks,
     Certificate,
 }
 
 impl Server {
     /// Starts every part and returns when all of them run: from then on readiness says yes and tokens are minted.
-    /// `tls`: what the documents listener speaks, if not plain HTTP.
+    /// `tls`: what the documents and the admin TCP listener speak, if not plain HTTP.
     pub(crate) async fn start(
         issuer: Issuer,
         tasks: Tasks,
@@ -87,7 +89,7 @@ impl Server {
             look_again: Arc::new(Notify::new()),
         };
         server.follow(tasks).await;
-        server.listen(sockets, tls, limits);
+        server.listen(sockets, tls, &limits);
         server.state.set_ready();
         server
     }
@@ -135,8 +137,8 @@ impl Server {
         drop(is_running.await);
     }
 
-    fn listen(&mut self, sockets: Sockets, tls: Option<&Tls>, limits: Limits) {
-        let Sockets { documents, ops, admin } = sockets;
+    fn listen(&mut self, sockets: Sockets, tls: Option<&Tls>, limits: &Limits) {
+        let Sockets { documents, ops, admin, admin_tcp } = sockets;
         let state = Arc::clone(&self.state);
         self.listen_to_documents(documents, tls, limits.document_connections);
         let app = ops::app(Arc::clone(&state));
@@ -147,13 +149,30 @@ impl Server {
         );
         if let Some(admin) = admin {
             let (socket, file) = admin.into_parts();
-            let app = admin::app(Arc::clone(&state), limits.may_mint);
+            let app = admin::app(Arc::clone(&state), limits.admin.mint);
             let close = self.close.clone();
             self.spawn(
                 Part::Admin,
                 serve(socket, Plain, app, Listener::Admin, state, MAX_ADMIN_CONNECTIONS, close),
             );
             self.admin_file = Some(file);
+        }
+        if let Some(socket) = admin_tcp {
+            self.listen_to_remote_admins(RemoteSocket(socket), tls, &limits.admin);
+        }
+    }
+
+    fn listen_to_remote_admins(&mut self, socket: RemoteSocket, tls: Option<&Tls>, admin: &config::Admin) {
+        let (state, close) = (Arc::clone(&self.state), self.close.clone());
+        let guard = Guard::new(admin, tls.is_some(), Arc::clone(&state));
+        let app = Guarded::new(admin::app(Arc::clone(&state), admin.mint), guard);
+        let (listener, most) = (Listener::AdminTcp, MAX_ADMIN_CONNECTIONS);
+        match tls {
+            None => self.spawn(Part::AdminTcp, serve(socket, Plain, app, listener, state, most, close)),
+            Some(tls) => {
+                let transport = handshake::Tls::new(Arc::clone(&tls.server), Arc::clone(&state));
+                self.spawn(Part::AdminTcp, serve(socket, transport, app, listener, state, most, close));
+            }
         }
     }
 
@@ -213,7 +232,10 @@ impl Server {
         phase.end();
 
         let phase = Phase::begin("drain");
-        if timeout(left_of(but_last), self.join_all_of(&[Part::Documents, Part::Admin])).await.is_err() {
+        if timeout(left_of(but_last), self.join_all_of(&[Part::Documents, Part::Admin, Part::AdminTcp]))
+            .await
+            .is_err()
+        {
             tracing::warn!("connections are still busy; they are cut off");
         }
         phase.end();
@@ -364,7 +386,7 @@ mod tests {
     use oneseal::{Algorithm, FileProvider, IssuerUrl};
 
     use super::*;
-    use crate::config::{Listen, LogFormat};
+    use crate::config::{Admin, Listen, LogFormat};
 
     const ISSUER: &str = "https://oidc.example";
 
@@ -386,9 +408,11 @@ mod tests {
         let built = Issuer::builder(ISSUER, provider()).algorithms([Algorithm::Es256]).build().await;
         let (issuer, tasks) = built.expect("an issuer");
         let any = "127.0.0.1:0".parse().expect("an address");
-        let listen = Listen { documents: any, ops: any, admin: Some(dir.join("admin.sock")) };
+        let listen =
+            Listen { documents: any, ops: any, admin: Some(dir.join("admin.sock")), admin_tcp: None };
         let (sockets, _) = Sockets::bind(&listen).expect("free ports");
-        Server::start(issuer, tasks, sockets, None, Limits { may_mint: false, document_connections: 8 }).await
+        let admin = Admin { mint: false, mint_audiences: Vec::new(), tokens: Vec::new(), hosts: Vec::new() };
+        Server::start(issuer, tasks, sockets, None, Limits { admin, document_connections: 8 }).await
     }
 
     #[tokio::test]

@@ -12,6 +12,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::http::admin::Verdict;
 use crate::process;
 
 /// Where a connection came in.
@@ -21,12 +22,14 @@ pub(crate) enum Listener {
     Documents,
     /// Probes and metrics.
     Ops,
-    /// The admin API.
+    /// The admin API on its Unix socket.
     Admin,
+    /// The admin API on TCP.
+    AdminTcp,
 }
 
 impl Listener {
-    const ALL: [Self; 3] = [Self::Documents, Self::Ops, Self::Admin];
+    const ALL: [Self; 4] = [Self::Documents, Self::Ops, Self::Admin, Self::AdminTcp];
 
     /// The `listener` label, and the word in logs.
     pub(crate) fn as_str(self) -> &'static str {
@@ -34,6 +37,7 @@ impl Listener {
             Self::Documents => "documents",
             Self::Ops => "ops",
             Self::Admin => "admin",
+            Self::AdminTcp => "admin_tcp",
         }
     }
 }
@@ -73,6 +77,7 @@ pub(crate) struct ServerMetrics {
     requests: [[Counter; CLASSES.len()]; Listener::ALL.len()],
     connections: [Gauge; Listener::ALL.len()],
     displaced: [Counter; Listener::ALL.len()],
+    admin_auth: [Counter; Verdict::ALL.len()],
     tls_reloads: [Counter; OUTCOMES.len()],
     handshake_failures: [Counter; HandshakeFailure::ALL.len()],
     /// Without TLS it has no sample: an alert on a certificate that is not there would never end.
@@ -100,6 +105,12 @@ impl ServerMetrics {
             "oneseal_http_connections_displaced",
             "Connections closed to make room for others, by listener",
             displaced.clone(),
+        );
+        let admin_auth = Family::<[Label; 1], Counter>::default();
+        registry.register(
+            "oneseal_admin_auth",
+            "Requests to the admin API over TCP, by who asked and whether they might",
+            admin_auth.clone(),
         );
         let tls_reloads = Family::<[Label; 1], Counter>::default();
         let handshake_failures = Family::<[Label; 1], Counter>::default();
@@ -132,11 +143,18 @@ impl ServerMetrics {
                 .map(|listener| connections.get_or_create_owned(&[("listener", listener.as_str())])),
             displaced: Listener::ALL
                 .map(|listener| displaced.get_or_create_owned(&[("listener", listener.as_str())])),
+            admin_auth: Verdict::ALL
+                .map(|verdict| admin_auth.get_or_create_owned(&[("result", verdict.as_str())])),
             tls_reloads: OUTCOMES.map(|outcome| tls_reloads.get_or_create_owned(&[("outcome", outcome)])),
             handshake_failures: HandshakeFailure::ALL
                 .map(|failure| handshake_failures.get_or_create_owned(&[("reason", failure.as_str())])),
             certificate_ends,
         }
+    }
+
+    /// Somebody has called the admin API over TCP.
+    pub(crate) fn count_admin_auth(&self, verdict: Verdict) {
+        self.admin_auth[verdict as usize].inc();
     }
 
     /// The files of TLS have changed, for a pair that is used now or for something that is not.

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::Value;
+use tokio::net::TcpListener;
 
 use crate::exit::Failure;
 use crate::http::bind::Sockets;
@@ -29,6 +30,10 @@ pub(crate) struct Addresses {
     pub(crate) ops_url: String,
     /// The admin API's socket, if it is on.
     pub(crate) admin: Option<PathBuf>,
+    /// The admin API on TCP, if it is there.
+    pub(crate) admin_tcp: Option<SocketAddr>,
+    /// What `admin_tcp` speaks, and where, as `documents_url`.
+    pub(crate) admin_tcp_url: Option<String>,
     /// The process.
     pub(crate) pid: u32,
 }
@@ -40,6 +45,7 @@ impl Addresses {
     /// The kernel does not know its own socket.
     pub(crate) fn of(issuer: &str, sockets: &Sockets, with_tls: bool) -> io::Result<Self> {
         let (documents, ops) = (sockets.documents.local_addr()?, sockets.ops.local_addr()?);
+        let admin_tcp = sockets.admin_tcp.as_ref().map(TcpListener::local_addr).transpose()?;
         let scheme = if with_tls { "https" } else { "http" };
         Ok(Self {
             issuer: issuer.to_owned(),
@@ -48,6 +54,8 @@ impl Addresses {
             documents_url: format!("{scheme}://{documents}"),
             ops_url: format!("http://{ops}"),
             admin: sockets.admin.as_ref().map(|admin| admin.path().to_owned()),
+            admin_tcp,
+            admin_tcp_url: admin_tcp.map(|address| format!("{scheme}://{address}")),
             pid: std::process::id(),
         })
     }
@@ -110,6 +118,8 @@ mod tests {
             documents_url: format!("https://{address}"),
             ops_url: format!("http://{address}"),
             admin: None,
+            admin_tcp: Some(address),
+            admin_tcp_url: Some(format!("https://{address}")),
             pid: 7,
         };
         ReadyFile::clear(&path).expect("nothing to clear");
@@ -119,7 +129,8 @@ mod tests {
             text,
             "{\"issuer\":\"http://127.0.0.1:8080\",\"documents\":\"127.0.0.1:8080\",\
              \"ops\":\"127.0.0.1:8080\",\
-             \"documents_url\":\"https://127.0.0.1:8080\",\"ops_url\":\"http://127.0.0.1:8080\",\"admin\":null,\"pid\":7}\n"
+             \"documents_url\":\"https://127.0.0.1:8080\",\"ops_url\":\"http://127.0.0.1:8080\",\"admin\":null,\
+             \"admin_tcp\":\"127.0.0.1:8080\",\"admin_tcp_url\":\"https://127.0.0.1:8080\",\"pid\":7}\n"
         );
         drop(file);
         fs::write(&path, text).expect("left by one that was killed");

@@ -66,6 +66,10 @@ fn every_answer_is_as_its_schema_says() {
 
     let minted = judge.replica.mint(&["--json"]);
     judge.judge("mint", &minted);
+    judge.judge("mint", &judge.replica.mint(&["--dry-run", "--claim", "team=a", "--json"]));
+    let new = ["admin", "token", "new", "--json", "--name", "ci", "--scopes"];
+    judge.judge("admin-token-new", &run(oneseal(new).arg("mint,read")));
+    judge.judge("admin-token-new", &run(oneseal(new).args(["keys", "--expires", "90d"])));
     let token = minted.json()["token"].as_str().expect("a token").to_owned();
     let jwks = file("jwks.json");
     let verify = |aud: &str, keys: &[&str]| {

@@ -189,3 +189,106 @@ fn a_key_set_that_is_none_is_refused_by_its_place() {
     verify(text(&file), &["--at", "soon"]).refused(64, &["Unix seconds"]);
     verify(text(&file), &["--leeway", "1h"]).refused(64, &["at most 10m"]);
 }
+
+/// A replica that is asked over TCP, and the token for it.
+fn over_tcp() -> (Replica, String, tempfile::TempDir) {
+    let made = run(&mut oneseal(["admin", "token", "new", "--name", "ci", "--scopes", "mint"])).done();
+    let kept = tempfile::tempdir().expect("a directory");
+    fs::write(kept.path().join("token"), &made.out).expect("written");
+    let replica = Replica::start(&format!("admin_tcp = \"127.0.0.1:0\"\n{MINTING}{}", made.err));
+    (replica, made.out.trim_end().to_owned(), kept)
+}
+
+#[test]
+fn a_token_of_the_api_is_shown_once_and_its_table_is_what_a_server_takes() {
+    let (replica, token, kept) = over_tcp();
+    let (url, file) = (format!("http://{}", replica.address("admin_tcp")), kept.path().join("token"));
+    let mint = |more: &[&str]| {
+        run(oneseal(["mint", "--admin", &url, "--sub", "pod", "--aud", "rp"])
+            .args(more)
+            .env("CI_TOKEN", &token))
+    };
+    let minted = mint(&["--admin-token-file", text(&file)]).done();
+    assert!(minted.err.is_empty() && minted.out.trim_end().split('.').count() == 3, "{minted:?}");
+    replica.verify(&minted.out, &["--aud", "rp"]).done();
+    mint(&["--admin-token-env", "CI_TOKEN", "--json"]).done();
+    let claims = mint(&["--admin-token-env", "CI_TOKEN", "--dry-run"]).done().json();
+    assert_eq!((&claims["iss"], &claims["sub"]), (&ISSUER.into(), &"pod".into()));
+    let through_socket = replica.mint(&["--dry-run", "--json"]).done().json();
+    assert_eq!((&through_socket["dry_run"], &through_socket["token"]), (&true.into(), &Value::Null));
+}
+
+#[test]
+fn each_refusal_over_tcp_says_what_to_do_and_repeats_no_token() {
+    let (replica, token, kept) = over_tcp();
+    let (url, file) = (format!("http://{}", replica.address("admin_tcp")), kept.path().join("token"));
+    let file = text(&file).to_owned();
+    let mint = |admin: &str, more: &[&str]| {
+        let said = run(oneseal(["mint", "--admin", admin, "--sub", "pod", "--aud", "rp"]).args(more));
+        assert!(!said.out.contains(&token[14..]) && !said.err.contains(&token[14..]), "{said:?}");
+        said
+    };
+    let with = ["--admin-token-file", file.as_str()];
+    mint(&url, &[]).refused(64, &["--admin-token-file FILE", "oneseal admin token new"]);
+    mint(&url, &["--admin-token-env", "NO_SUCH"]).refused(64, &["--admin-token-env NO_SUCH"]);
+    mint(&url, &["--admin-token-file", "/no/such"]).refused(64, &["/no/such", "cannot be read"]);
+    mint(&url, &["--admin-token-file", &token]).refused(64, &["looks like a key"]);
+    mint(&url, &["--admin", &token]).refused(64, &["looks like a key"]);
+    mint("http://admin.example:9090", &with).refused(64, &["in clear", "https://"]);
+    mint(&url.replace("http:", "https:"), &with).refused(69, &["does not speak TLS"]);
+    mint("http://127.0.0.1:9", &with).refused(69, &["listen.admin_tcp"]);
+    mint(&format!("{url}/admin"), &with).refused(64, &["https://HOST:PORT"]);
+    mint(text(&replica.admin()), &with).refused(64, &["a socket asks for no token"]);
+    mint(replica.address("admin_tcp"), &[]).refused(69, &["begins with https://"]);
+    let other = run(&mut oneseal(["admin", "token", "new", "--name", "x", "--scopes", "mint"])).done().out;
+    fs::write(&file, &other).expect("written");
+    mint(&url, &with).refused(77, &["invalid_token", "none of admin.tokens", "oneseal admin token new"]);
+    for none in ["", "password", &token[..40], &"x".repeat(200_000)] {
+        fs::write(&file, none).expect("written");
+        mint(&url, &with).refused(64, &["holds no admin token", &file]);
+    }
+}
+
+#[test]
+fn a_redirect_is_not_followed_with_the_token() {
+    use std::io::{Read, Write};
+    let elsewhere = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    elsewhere.set_nonblocking(true).expect("set");
+    let lying = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", lying.local_addr().expect("bound"));
+    let location = format!("http://{}/admin/v1/mint", elsewhere.local_addr().expect("bound"));
+    let answering = std::thread::spawn(move || {
+        let (mut stream, _) = lying.accept().expect("asked");
+        let mut head = [0; 8192];
+        let read = stream.read(&mut head).expect("read");
+        let answer =
+            format!("HTTP/1.1 307 Temporary Redirect\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n");
+        stream.write_all(answer.as_bytes()).expect("written");
+        String::from_utf8_lossy(&head[..read]).into_owned()
+    });
+    let token = run(&mut oneseal(["admin", "token", "new", "--name", "x", "--scopes", "mint"])).done().out;
+    let arguments =
+        ["mint", "--admin", &url, "--admin-token-file", "/dev/stdin", "--sub", "pod", "--aud", "rp"];
+    run_with(&mut oneseal(arguments), &token).refused(69, &["leads elsewhere", "nobody else"]);
+    let asked = answering.join().expect("answered");
+    assert!(asked.starts_with("POST /admin/v1/mint HTTP/1.1") && asked.contains(token.trim_end()));
+    assert!(elsewhere.accept().is_err(), "nobody else was asked");
+}
+
+#[test]
+fn a_token_of_the_api_is_made_as_asked_for_or_not_at_all() {
+    let new = |more: &[&str]| run(oneseal(["admin", "token", "new"]).args(more));
+    let made = new(&["--name", "on-call@site.1", "--scope", "read,mint", "--expires", "2099-01-31"]).done();
+    assert!(made.out.starts_with("oneseal_admin_") && made.out.lines().count() == 1, "{made:?}");
+    assert!(
+        made.err.contains("scopes = [\"read\", \"mint\"]\nsha256 = \"")
+            && made.err.contains("expires = 2099-01-31T")
+    );
+    assert!(!made.err.contains(made.out.trim_end()));
+    new(&["--name", "a b", "--scopes", "read"]).refused(64, &["a name is 1 to 64"]);
+    new(&["--name", "a", "--scopes", "mnt"]).refused(64, &["did you mean \"mint\"?"]);
+    new(&["--name", "a", "--scopes", "read,read"]).refused(64, &["twice"]);
+    new(&["--name", "a", "--scopes", ""]).refused(64, &["scope"]);
+    new(&["--name", "a", "--scopes", "read", "--expires", "2020-01-01"]).refused(64, &["over already"]);
+    new(&["--scopes", "read"]).refused(64, &["--name"]);
+}

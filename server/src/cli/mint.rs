@@ -1,25 +1,31 @@
-//! `oneseal mint`: a token from one running replica, through its admin socket.
+//! `oneseal mint`: a token from one running replica, through its admin socket or over TCP.
 
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use oneseal_keystore::Algorithm;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use self::client::MintRequest;
+use self::client::{MintRequest, Minted, Preview};
+use self::remote::Remote;
 use super::Globals;
 use crate::exit::{Exit, Failure};
 use crate::output;
 
 pub(crate) mod client;
+mod remote;
 
 /// What to mint, and where.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The replica's admin socket [default: configuration's listen.admin]
-    #[arg(long, value_name = "SOCKET")]
-    admin: Option<PathBuf>,
+    /// The replica's admin socket, or the URL of its admin API over TCP [default: configuration's listen.admin]
+    #[arg(long, value_name = "SOCKET|URL")]
+    admin: Option<String>,
+    #[command(flatten)]
+    remote: remote::Args,
     /// Who the token speaks of
     #[arg(long, value_name = "SUBJECT")]
     sub: String,
@@ -35,6 +41,9 @@ pub(crate) struct Args {
     /// A further claim: `name=text`, or `name:=JSON`; may be repeated
     #[arg(long = "claim", value_name = "NAME=TEXT|NAME:=JSON")]
     claims: Vec<Claim>,
+    /// Print the claims that a token would have, and mint none
+    #[arg(long)]
+    dry_run: bool,
     /// Print one JSON object: token, kid, exp
     #[arg(long)]
     json: bool,
@@ -45,28 +54,66 @@ pub(crate) struct Args {
 /// # Errors
 /// The socket is not known or cannot be opened, or the server refuses; each with what to do about it.
 pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> {
-    let Args { admin, sub, aud, ttl, alg, claims, json } = args;
+    let Args { admin, remote, sub, aud, ttl, alg, claims, dry_run, json } = args;
     let request = MintRequest {
         sub,
         aud,
         ttl_s: ttl.map(|ttl| ttl.as_secs()),
         alg: alg.map(|alg| alg.as_str().to_owned()),
         claims: collect(claims)?,
+        dry_run,
     };
-    let admin = admin.map_or_else(|| configured(globals), Ok)?;
-    let minted = client::mint(&admin, &request).await?;
+    let replica = Replica::of(admin, remote, globals).await?;
+    if dry_run {
+        let preview: Preview = replica.ask(&request).await?;
+        let claims = preview.claims.to_string();
+        return tell(&preview, &claims, json);
+    }
+    let minted: Minted = replica.ask(&request).await?;
+    tell(&minted, &minted.token, json)
+}
+
+fn tell(answer: &impl Serialize, line: &str, json: bool) -> Result<Exit, Failure> {
     if json {
-        let members = serde_json::to_value(&minted);
+        let members = serde_json::to_value(answer);
         let members = members.map_err(|error| Failure::internal("no JSON").because(error))?;
         return output::answer(members, Exit::Done);
     }
-    output::print_line(&minted.token)?;
+    output::print_line(line)?;
     Ok(Exit::Done)
+}
+
+/// Whom to ask.
+enum Replica {
+    Socket(PathBuf),
+    Url(Remote),
+}
+
+impl Replica {
+    async fn of(admin: Option<String>, remote: remote::Args, globals: &Globals) -> Result<Self, Failure> {
+        match admin {
+            Some(url) if remote::is_url(&url) => Ok(Self::Url(Remote::new(&url, remote, globals).await?)),
+            _ if !remote.is_empty() => Err(Failure::usage(
+                "a socket asks for no token and speaks no TLS: leave out what is for TCP, or name --admin https://HOST:PORT",
+            )),
+            Some(path) => Ok(Self::Socket(path.into())),
+            None => configured(globals).map(Self::Socket),
+        }
+    }
+
+    async fn ask<T: DeserializeOwned>(&self, request: &MintRequest) -> Result<T, Failure> {
+        match self {
+            Self::Socket(path) => client::mint(path, request).await,
+            Self::Url(remote) => remote.mint(request).await,
+        }
+    }
 }
 
 fn configured(globals: &Globals) -> Result<PathBuf, Failure> {
     globals.partial_config()?.settings.listen.admin.ok_or_else(|| {
-        Failure::usage("listen.admin is \"none\", so there is no socket: name a replica's by --admin SOCKET")
+        Failure::usage(
+            "listen.admin is \"none\", so there is no socket: name a replica's by --admin SOCKET|URL",
+        )
     })
 }
 

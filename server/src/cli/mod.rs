@@ -10,11 +10,13 @@ use std::path::{Path, PathBuf};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use oneseal_providers::looks_like_key;
 
+use crate::admin_token;
 use crate::config::{PartialConfig, Sources, disk};
 use crate::exit::{Exit, Failure};
 use crate::logging::LogFormat;
 use crate::output;
 
+pub(crate) mod admin;
 pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod config;
@@ -79,11 +81,13 @@ pub(crate) enum Verb {
     Quickstart(quickstart::Args),
     /// Make, list, show and export keys
     Keys(keys::Args),
-    /// Mint a token on a running replica, through its admin socket
+    /// Mint a token on a running replica, through its admin socket or over TCP
     ///
     /// Standard output gets the token alone, so that it can be used as TOKEN=$(oneseal mint --sub pod --aud rp).
     /// The replica must have admin.mint = true.
     Mint(mint::Args),
+    /// Make tokens with which the admin API is called over TCP
+    Admin(admin::Args),
     /// Verify a token as a relying party does
     ///
     /// Without --jwks the keys are those that the issuer's discovery document leads to.
@@ -124,6 +128,7 @@ impl Cli {
             Verb::Quickstart(args) => quickstart::run(args, globals).await,
             Verb::Keys(args) => keys::run(args, globals).await,
             Verb::Mint(args) => mint::run(args, globals).await,
+            Verb::Admin(args) => admin::run(args, globals).await,
             Verb::Verify(args) => verify::run(args, globals).await,
             Verb::Config(args) => config::run(args, globals).await,
             Verb::Healthcheck(args) => healthcheck::run(args, globals).await,
@@ -188,13 +193,14 @@ pub(crate) fn refuse_keys(arguments: impl IntoIterator<Item = OsString>) -> Resu
 }
 
 fn is_key(argument: &OsStr) -> bool {
-    looks_like_key(&argument.to_string_lossy())
+    let text = argument.to_string_lossy();
+    looks_like_key(&text) || admin_token::is_in(&text)
 }
 
 fn pasted() -> Failure {
     Failure::usage(
         "an argument looks like a key itself, and is not repeated; name the place where a private key rests, by \
-         --provider. If it is private, other users' process lists and the shell's history have it now",
+         --provider, and that of an admin token by --admin-token-file. If it is private, other users' process lists and the shell's history have it now",
     )
 }
 

@@ -29,7 +29,10 @@ pub(crate) struct Overrides {
     /// listen.admin: Unix socket of the admin API, or `none`
     #[arg(long, value_name = "PATH")]
     listen_admin: Option<String>,
-    /// tls.certificate: PEM file of the certificate chain; with it the documents listener speaks TLS
+    /// listen.admin_tcp: address of the admin API over TCP, for callers with one of admin.tokens
+    #[arg(long, value_name = "ADDRESS")]
+    listen_admin_tcp: Option<String>,
+    /// tls.certificate: PEM file of the certificate chain; with it the documents and the admin TCP listener speak TLS
     #[arg(long, value_name = "PATH")]
     tls_certificate: Option<String>,
     /// tls.private_key: PEM file of the certificate's private key
@@ -49,6 +52,7 @@ impl Overrides {
             .flag("--listen-documents", "listen.documents", self.listen_documents)
             .flag("--listen-ops", "listen.ops", self.listen_ops)
             .flag("--listen-admin", "listen.admin", self.listen_admin)
+            .flag("--listen-admin-tcp", "listen.admin_tcp", self.listen_admin_tcp)
             .flag("--tls-certificate", "tls.certificate", self.tls_certificate)
             .flag("--tls-private-key", "tls.private_key", self.tls_private_key)
     }
@@ -69,6 +73,7 @@ mod tests {
             listen_documents: word(),
             listen_ops: word(),
             listen_admin: word(),
+            listen_admin_tcp: word(),
             tls_certificate: word(),
             tls_private_key: None,
         };
@@ -82,6 +87,7 @@ mod tests {
             "--passphrase",
             "--listen-documents",
             "--listen-ops",
+            "--listen-admin-tcp",
             "tls.private_key",
         ] {
             assert!(places.contains(&flag), "{flag}: {findings}");

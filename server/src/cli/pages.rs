@@ -194,13 +194,22 @@ pub(crate) static PAGES: &[Page] = &[
         verb: "mint",
         exits: &[
             (0, "minted"),
-            (69, "no replica behind the socket, or it cannot mint just now"),
-            (77, "not permitted to use the socket, or the replica does not mint this"),
+            (69, "no replica there, or it cannot mint just now"),
+            (77, "not permitted: the socket, the token, or the replica does not mint this"),
             (78, "configuration refused"),
         ],
         examples: &[
             "oneseal mint --config oneseal.toml --sub pod --aud rp",
             "TOKEN=$(oneseal mint --admin ./admin.sock --sub pod --aud rp --ttl 10m --claim team=a)",
+            "oneseal mint --config oneseal.toml --sub pod --aud rp --dry-run",
+        ],
+    },
+    Page {
+        verb: "admin token new",
+        exits: &[DONE],
+        examples: &[
+            "(umask 077; oneseal admin token new --name ci --scopes mint > admin.token)",
+            "oneseal admin token new --name on-call --scopes read,mint --expires 90d --json",
         ],
     },
     Page {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use oneseal::keystore::ring::KeyState;
-use oneseal::{Findings, Issuer, SystemClock};
+use oneseal::{Clock, Findings, Issuer, SystemClock};
 use tokio::task::JoinSet;
 
 use super::Globals;
@@ -105,6 +105,7 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     };
     config.forget_key();
     findings.iter().for_each(logging::tell);
+    config.settings.admin.advice(SystemClock.wall()).iter().for_each(logging::tell);
     tls.iter().for_each(|tls| tls.advice(&issuer).iter().for_each(logging::tell));
     let (sockets, remarks) = match Sockets::bind(&config.settings.listen) {
         Ok(bound) => bound,
@@ -132,10 +133,11 @@ fn status(issuer: &Issuer, addresses: &Addresses) -> String {
     let snapshot = issuer.snapshot();
     let active = snapshot.keys().iter().filter(|key| key.state == KeyState::Active).count();
     let keys = if active == 1 { "key" } else { "keys" };
-    let Addresses { issuer, documents_url, ops_url, admin, .. } = addresses;
+    let Addresses { issuer, documents_url, ops_url, admin, admin_tcp_url, .. } = addresses;
     let admin = admin.as_ref().map_or_else(|| "none".to_owned(), |path| path.display().to_string());
+    let and_tcp = admin_tcp_url.as_ref().map(|url| format!(" and {url}")).unwrap_or_default();
     format!(
-        "serving {issuer} with {active} active {keys}: documents {documents_url}, ops {ops_url}, admin {admin}"
+        "serving {issuer} with {active} active {keys}: documents {documents_url}, ops {ops_url}, admin {admin}{and_tcp}"
     )
 }
 
@@ -145,7 +147,7 @@ fn announce(addresses: &Addresses, config: &Config, tls: Option<&Tls>) {
         let (facts, not_after) = (&current.facts, current.facts.not_after_text());
         tracing::info!(subject = facts.subject, not_after, fingerprint = %facts.fingerprint, "TLS certificate");
     }
-    let Addresses { issuer, documents_url, ops_url, admin, pid, .. } = addresses;
+    let Addresses { issuer, documents_url, ops_url, admin, admin_tcp_url, pid, .. } = addresses;
     let admin = admin.as_ref().map_or_else(|| "none".to_owned(), |path| path.display().to_string());
     let (fleet, version) = (config.fleet(), env!("CARGO_PKG_VERSION"));
     tracing::info!(
@@ -153,6 +155,7 @@ fn announce(addresses: &Addresses, config: &Config, tls: Option<&Tls>) {
         documents = documents_url,
         ops = ops_url,
         admin,
+        admin_tcp = admin_tcp_url.as_deref().unwrap_or("none"),
         fleet,
         pid,
         version,
@@ -187,7 +190,8 @@ async fn refuse(findings: &Findings, format: LogFormat, notifier: &Notifier) -> 
 }
 
 fn limits(config: &Config) -> Limits {
-    let others = MAX_OPS_CONNECTIONS + MAX_ADMIN_CONNECTIONS + OTHER_FILES;
+    let admin_tcp = config.settings.listen.admin_tcp.map_or(0, |_| MAX_ADMIN_CONNECTIONS);
+    let others = MAX_OPS_CONNECTIONS + MAX_ADMIN_CONNECTIONS + admin_tcp + OTHER_FILES;
     let files = usize::try_from(hardening::open_files()).unwrap_or(usize::MAX);
     let room = files.saturating_sub(others).max(FEWEST_CONNECTIONS);
     if room < MAX_DOCUMENT_CONNECTIONS {
@@ -199,7 +203,7 @@ fn limits(config: &Config) -> Limits {
              {wanted}; a limit of {enough} is enough (ulimit -Hn, LimitNOFILE=)"
         );
     }
-    Limits { may_mint: config.settings.admin.mint, document_connections: room.min(MAX_DOCUMENT_CONNECTIONS) }
+    Limits { admin: config.settings.admin.clone(), document_connections: room.min(MAX_DOCUMENT_CONNECTIONS) }
 }
 
 /// In the working directory, where a developer looks.

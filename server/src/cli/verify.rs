@@ -207,7 +207,7 @@ fn from_standard_input() -> Result<String, Failure> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-async fn resolve(address: &str) -> Result<SocketAddr, Failure> {
+pub(super) async fn resolve(address: &str) -> Result<SocketAddr, Failure> {
     let found = tokio::net::lookup_host(address).await.map(|mut addresses| addresses.next());
     match found {
         Ok(Some(address)) => Ok(address),

@@ -1,12 +1,11 @@
 //! From values to a configuration: what belongs together, what excludes what, what is missing.
 
-use std::path::PathBuf;
-
 use oneseal_keystore::{Algorithm, Findings, IssuerUrl, Rotation, rotation};
 use oneseal_providers::{ProviderUri, looks_like_key};
 use oneseal_relying_party::fetch::{FetchOptions, Fetcher};
 use tracing_subscriber::EnvFilter;
 
+use super::admin;
 use super::disk;
 use super::environment::{LOG, WORKERS};
 use super::explain::Effective;
@@ -17,8 +16,7 @@ use super::tls;
 use super::value::{MAX_NAME, Value, in_units};
 use super::values::{Values, mismatch};
 use super::{
-    Admin, Listen, LogFormat, PassphraseChoice, Process, ProviderChoice, SelfCheck, Settings, Unlocking,
-    codes,
+    Listen, LogFormat, PassphraseChoice, Process, ProviderChoice, SelfCheck, Settings, Unlocking, codes,
 };
 
 /// Whether issuer and provider must be there.
@@ -58,7 +56,7 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
     let tls = tls::choose(&mut values, issuer.as_ref(), dev_tls, &mut findings);
     check_listen(&values, &mut findings);
     check_process(&values, &mut findings);
-    check_admin(&values, issuer.as_ref(), &mut findings);
+    let admin = admin::choose(&values, issuer.as_ref(), &tls.source, &mut findings);
     check_workers(workers.as_deref(), &mut findings);
     let log_filter = log_filter(log, &mut findings);
     let rotation = rotation_times(&values, &mut findings);
@@ -72,7 +70,8 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
         listen: Listen {
             documents: values.address("listen.documents"),
             ops: values.address("listen.ops"),
-            admin: admin_socket(&values),
+            admin: admin::socket(&values),
+            admin_tcp: admin::tcp(&values),
         },
         tls,
         is_listen_faulty: !is_file_known || values.is_any_faulty("listen."),
@@ -86,7 +85,7 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
                 _ => LogFormat::Auto,
             },
         },
-        admin: Admin { mint: values.bool("admin.mint"), mint_audiences: mint_audiences(&values) },
+        admin,
         rotation,
         log_filter,
         effective: Effective::of(&values),
@@ -303,10 +302,15 @@ fn check_listen(values: &Values, findings: &mut Findings) {
     if values.is_any_faulty("listen.") {
         return;
     }
-    let (documents, ops) = (values.address("listen.documents"), values.address("listen.ops"));
-    if documents == ops && ops.port() != 0 {
-        let message = format!("{} has the same address {ops}", values.place("listen.documents"));
-        findings.push(&codes::CONFLICT, values.place("listen.ops"), message);
+    let mut others = vec![("listen.documents", values.address("listen.documents"))];
+    let more = [Some(values.address("listen.ops")), admin::tcp(values)];
+    for (path, address) in ["listen.ops", "listen.admin_tcp"].into_iter().zip(more) {
+        let Some(address) = address.filter(|address| address.port() != 0) else { continue };
+        if let Some((other, _)) = others.iter().find(|(_, other)| *other == address) {
+            let message = format!("{} has the same address {address}", values.place(other));
+            findings.push(&codes::CONFLICT, values.place(path), message);
+        }
+        others.push((path, address));
     }
 }
 
@@ -320,27 +324,6 @@ fn check_process(values: &Values, findings: &mut Findings) {
         let (delay, limit) = (in_units(delay), in_units(limit));
         let message = format!("{delay}, but it must be below process.shutdown_timeout, which is {limit}");
         findings.push(&rotation::INEQUALITY, values.place("process.drain_delay"), message);
-    }
-}
-
-fn check_admin(values: &Values, issuer: Option<&IssuerUrl>, findings: &mut Findings) {
-    let audiences = mint_audiences(values);
-    let mint = values.bool("admin.mint");
-    if mint && admin_socket(values).is_none() {
-        findings.push(&codes::NO_EFFECT, values.place("admin.mint"), "listen.admin is off");
-    }
-    if mint && audiences.is_empty() && !values.is_faulty("admin.mint_audiences") {
-        let message = "admin.mint_audiences is empty, so every request to mint is refused";
-        findings.push(&codes::NO_EFFECT, values.place("admin.mint"), message);
-    }
-    if !mint && !audiences.is_empty() && !values.is_faulty("admin.mint") {
-        findings.push(&codes::NO_EFFECT, values.place("admin.mint_audiences"), "admin.mint is off");
-    }
-    let Some(issuer) = issuer else { return };
-    let ours = [issuer.as_str().to_owned(), issuer.url_of(&issuer.token_path())];
-    for audience in audiences.iter().filter(|audience| ours.contains(audience)) {
-        let message = format!("{audience} is this issuer itself: its own token must not be a proof to it");
-        findings.push(&codes::BAD_VALUE, values.place("admin.mint_audiences"), message);
     }
 }
 
@@ -410,19 +393,5 @@ pub(super) fn text(values: &Values, path: &str) -> Option<String> {
     match &values.find(path)?.value {
         Value::Text(text) => Some(text.clone()),
         other => mismatch(path, other),
-    }
-}
-
-fn admin_socket(values: &Values) -> Option<PathBuf> {
-    match values.with_default("listen.admin") {
-        Value::Socket(path) => path.clone(),
-        other => mismatch("listen.admin", other),
-    }
-}
-
-fn mint_audiences(values: &Values) -> Vec<String> {
-    match values.with_default("admin.mint_audiences") {
-        Value::Audiences(audiences) => audiences.clone(),
-        other => mismatch("admin.mint_audiences", other),
     }
 }

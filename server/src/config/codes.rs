@@ -17,6 +17,11 @@ pub(crate) static CODES: &[&Code] = &[
     &NO_EFFECT,
     &EXPOSED,
     &PROVIDER_NOT_CONFIGURED,
+    &ADMIN_NO_TOKENS,
+    &ADMIN_TOKEN_IN_CLEAR,
+    &ADMIN_PLAINTEXT,
+    &ADMIN_PLAINTEXT_DECLARED,
+    &ADMIN_TOKEN_EXPIRED,
 ];
 
 pub(crate) static UNKNOWN_KEY: Code = Code::refused(
@@ -77,6 +82,37 @@ pub(crate) static PROVIDER_NOT_CONFIGURED: Code = Code::refused(
     "provider.not_configured",
     "An issuer is configured and no place for its signing key: oneseal never makes up a key of its own.",
     "Set [provider] kind and that kind's key, or provider.uri.",
+);
+pub(crate) static ADMIN_NO_TOKENS: Code = Code::refused(
+    "admin.no_tokens",
+    "The admin API is to be on TCP, and nobody is named who may call it there: a port is open to every user and \
+     program of the host, loopback too.",
+    "Run `oneseal admin token new --name NAME --scopes mint` and put the table that it prints into the configuration; \
+     or remove listen.admin_tcp.",
+);
+pub(crate) static ADMIN_TOKEN_IN_CLEAR: Code = Code::refused(
+    "admin.token_in_clear",
+    "An admin token itself stands in the configuration, where only its hash belongs.",
+    "Make a new one with `oneseal admin token new`, put the table that it prints there, and give this token up: it has \
+     been where it should not be. For one that nobody has seen, `printf %s \"$TOKEN\" | sha256sum` is the sha256.",
+);
+pub(crate) static ADMIN_PLAINTEXT: Code = Code::refused(
+    "admin.plaintext",
+    "Admin tokens would cross the network in clear: the admin API is to be on an address that other hosts reach, \
+     without TLS.",
+    "Set tls.certificate and tls.private_key, or a loopback address such as 127.0.0.1:9090; where a mesh encrypts, say \
+     admin.danger_plaintext = true.",
+);
+pub(crate) static ADMIN_PLAINTEXT_DECLARED: Code = Code::warning(
+    "admin.plaintext_declared",
+    "The admin API is on an address that other hosts reach, without TLS, and admin.danger_plaintext says that something \
+     else encrypts.",
+    "See that it does; with [tls] this program does it itself.",
+);
+pub(crate) static ADMIN_TOKEN_EXPIRED: Code = Code::warning(
+    "admin.token_expired",
+    "A token of the admin API has expired and is refused.",
+    "Remove its table; if its holder still needs one, make another with `oneseal admin token new`.",
 );
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use oneseal_providers::looks_like_key;
+use crate::admin_token;
 
 /// The candidate that `text` is most likely meant to be, or `None` if none is near.
 pub(crate) fn nearest<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
@@ -35,13 +35,13 @@ pub(crate) fn shown(text: &str) -> String {
 /// A path as a message may repeat it, whole. What does not begin like one may be a secret where its file was meant.
 pub(crate) fn shown_path(path: &Path) -> String {
     let text = path.to_string_lossy();
-    let is_path = text.starts_with(['/', '.']) && !text.contains('\n') && !looks_like_key(&text);
+    let is_path = text.starts_with(['/', '.']) && !text.contains('\n') && !is_secret(&text);
     if is_path || is_harmless(&text) { text.escape_debug().to_string() } else { described(&text) }
 }
 
 /// A name as a message may repeat it: in one line, and cut.
 pub(crate) fn shown_name(name: &str) -> String {
-    if looks_like_key(name) {
+    if is_secret(name) {
         return described(name);
     }
     let cut: String = name.chars().take(MAX_NAME_SHOWN).collect();
@@ -50,7 +50,11 @@ pub(crate) fn shown_name(name: &str) -> String {
 }
 
 fn is_harmless(text: &str) -> bool {
-    text.len() <= MAX_SHOWN && !text.contains(['\n', '{']) && !text.contains("-----") && !looks_like_key(text)
+    text.len() <= MAX_SHOWN && !text.contains(['\n', '{']) && !text.contains("-----") && !is_secret(text)
+}
+
+fn is_secret(text: &str) -> bool {
+    oneseal_providers::looks_like_key(text) || admin_token::is_in(text)
 }
 
 fn described(text: &str) -> String {

@@ -7,6 +7,8 @@
 //! The strongest source of a key holds: flag, then variable, then file, then default. A mistake in a weaker source is
 //! reported all the same: it would surface on the day the stronger one goes away.
 
+mod admin;
+pub(crate) mod admin_tokens;
 mod choose;
 mod codes;
 mod commented;
@@ -36,6 +38,7 @@ use std::time::Duration;
 use oneseal_keystore::{Algorithm, Findings, IssuerUrl, Rotation};
 use secrecy::SecretString;
 
+pub(crate) use admin_tokens::AdminToken;
 pub(crate) use codes::CODES;
 pub(crate) use commented::commented;
 #[cfg(test)]
@@ -150,7 +153,7 @@ pub(crate) struct Settings {
     pub(crate) fleet: Option<String>,
     /// What is bound.
     pub(crate) listen: Listen,
-    /// Whether the documents listener speaks TLS.
+    /// Whether TLS is spoken.
     pub(crate) tls: Tls,
     /// Whether something is wrong with `listen`, so that part of it is a default.
     pub(crate) is_listen_faulty: bool,
@@ -224,9 +227,11 @@ pub(crate) struct Listen {
     pub(crate) ops: SocketAddr,
     /// The admin API's Unix socket; `None` is off.
     pub(crate) admin: Option<PathBuf>,
+    /// The admin API on TCP, if it is there too.
+    pub(crate) admin_tcp: Option<SocketAddr>,
 }
 
-/// TLS of the documents listener.
+/// TLS of the documents and the admin TCP listener.
 #[derive(Clone, Debug)]
 pub(crate) struct Tls {
     /// Where its certificate comes from.
@@ -282,4 +287,8 @@ pub(crate) struct Admin {
     pub(crate) mint: bool,
     /// For whom.
     pub(crate) mint_audiences: Vec<String>,
+    /// Who may call over TCP.
+    pub(crate) tokens: Vec<AdminToken>,
+    /// By which names, beside its own.
+    pub(crate) hosts: Vec<String>,
 }

@@ -7,8 +7,10 @@ use serde::Serialize;
 use serde::ser::Serializer;
 use serde_json::{Value, json};
 
+use super::admin_tokens;
 use super::table::{Default, Key, Kind, SECTIONS, Section};
-use super::value::{DURATION_UNITS, MAX_AUDIENCE, MAX_NAME, MAX_SOCKET_PATH};
+use super::value::{DURATION_UNITS, MAX_AUDIENCE, MAX_HOST, MAX_NAME, MAX_SOCKET_PATH};
+use crate::admin_token::Scope;
 
 /// The schema, pretty-printed with a line break at the end.
 pub(crate) fn schema() -> String {
@@ -89,6 +91,31 @@ fn constraints(kind: Kind) -> Value {
             "type": "array",
             "items": { "type": "string", "minLength": 1, "maxLength": MAX_AUDIENCE },
             "uniqueItems": true
+        }),
+        Kind::Hosts => json!({
+            "type": "array",
+            "items": { "type": "string", "pattern": "^[A-Za-z0-9._:-]+$", "maxLength": MAX_HOST },
+            "uniqueItems": true
+        }),
+        Kind::AdminTokens => json!({
+            "type": "array",
+            "maxItems": admin_tokens::MAX_TOKENS,
+            "items": {
+                "type": "object",
+                "properties": {
+                    "name": { "type": "string", "pattern": "^[A-Za-z0-9_.@-]+$", "maxLength": admin_tokens::MAX_NAME },
+                    "scopes": {
+                        "type": "array",
+                        "items": { "enum": Scope::ALL.map(Scope::as_str) },
+                        "minItems": 1,
+                        "uniqueItems": true
+                    },
+                    "sha256": { "type": "string", "pattern": "^([0-9A-Fa-f]{64}|[A-Za-z0-9_-]{43}=?)$" },
+                    "expires": { "type": "string" }
+                },
+                "required": ["name", "scopes", "sha256"],
+                "additionalProperties": false
+            }
         }),
     }
 }

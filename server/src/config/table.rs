@@ -101,6 +101,10 @@ pub(crate) enum Kind {
     Algorithms,
     /// Audiences of tokens.
     Audiences,
+    /// Host names, without scheme and port.
+    Hosts,
+    /// Who may call the admin API over TCP.
+    AdminTokens,
 }
 
 impl Kind {
@@ -126,6 +130,8 @@ impl Kind {
             Self::Socket => "the path of a Unix socket, or \"none\"".to_owned(),
             Self::Algorithms => "a list of signature algorithms, such as [\"RS256\"]".to_owned(),
             Self::Audiences => "a list of audiences, such as [\"sts.amazonaws.com\"]".to_owned(),
+            Self::Hosts => "a list of host names, such as [\"oneseal-admin.internal\"]".to_owned(),
+            Self::AdminTokens => "tables [[admin.tokens]] with name, scopes and sha256".to_owned(),
         }
     }
 }
@@ -154,6 +160,8 @@ pub(crate) enum Literal {
     Integer(u64),
     /// An array of strings.
     List(&'static [&'static str]),
+    /// An array of tables.
+    Tables(&'static [&'static [(&'static str, Literal)]]),
 }
 
 impl Literal {
@@ -164,6 +172,12 @@ impl Literal {
             Self::Bool(value) => value.into(),
             Self::Integer(value) => value.into(),
             Self::List(items) => items.to_vec().into(),
+            Self::Tables(tables) => {
+                let table = |members: &[(&str, Self)]| {
+                    members.iter().map(|(name, value)| ((*name).to_owned(), value.json())).collect()
+                };
+                tables.iter().map(|members| serde_json::Value::Object(table(members))).collect()
+            }
         }
     }
 
@@ -173,12 +187,16 @@ impl Literal {
     }
 }
 
-/// TOML of a JSON string, boolean, integer or array of them. JSON's escapes are all TOML's too, except that JSON
+/// TOML of a JSON string, boolean, integer, or array or object of them. JSON's escapes are all TOML's too, except that JSON
 /// leaves U+007F as it is.
 pub(crate) fn toml_of(value: &serde_json::Value) -> String {
     match value {
         serde_json::Value::Array(items) => {
             format!("[{}]", items.iter().map(toml_of).collect::<Vec<_>>().join(", "))
+        }
+        serde_json::Value::Object(members) => {
+            let members = members.iter().map(|(name, value)| format!("{name} = {}", toml_of(value)));
+            format!("{{ {} }}", members.collect::<Vec<_>>().join(", "))
         }
         other => other.to_string().replace('\u{7f}', "\\u007f"),
     }

@@ -3,7 +3,7 @@
 //! A fault never repeats what was written for a secret, and nothing long, structured or PEM-like for any other key:
 //! it may be a key that was pasted into the wrong place.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,9 +13,11 @@ use oneseal_providers::{ProviderUri, looks_like_key};
 use secrecy::SecretString;
 use toml::de::DeValue;
 
+use super::admin_tokens::{self, AdminToken};
 use super::codes;
 use super::hint;
 use super::table::{Key, Kind, Literal};
+use crate::admin_token;
 
 /// A value of the right kind for its key.
 #[derive(Clone, Debug)]
@@ -42,6 +44,10 @@ pub(crate) enum Value {
     Algorithms(Vec<Algorithm>),
     /// Audiences.
     Audiences(Vec<String>),
+    /// Host names, in lower case.
+    Hosts(Vec<String>),
+    /// Callers of the admin API.
+    AdminTokens(Vec<AdminToken>),
 }
 
 impl Value {
@@ -59,7 +65,8 @@ impl Value {
             Self::Algorithms(all) => {
                 all.iter().map(|algorithm| algorithm.as_str()).collect::<Vec<_>>().into()
             }
-            Self::Audiences(all) => all.clone().into(),
+            Self::Audiences(all) | Self::Hosts(all) => all.clone().into(),
+            Self::AdminTokens(all) => all.iter().map(AdminToken::json).collect(),
         }
     }
 }
@@ -81,11 +88,21 @@ pub(crate) fn from_toml(key: &Key, value: &DeValue<'_>) -> Result<Value, Fault> 
     match (key.kind, value) {
         (Kind::Bool, DeValue::Boolean(value)) => Ok(Value::Bool(*value)),
         (Kind::Integer { most }, DeValue::Integer(value)) => integer(value.as_str(), value.radix(), most),
-        (Kind::Algorithms | Kind::Audiences, DeValue::Array(items)) => {
+        (Kind::AdminTokens, DeValue::Array(items)) => admin_tokens::from_toml(items).map(Value::AdminTokens),
+        (_, DeValue::String(text)) if admin_token::is_in(text) => Err(admin_tokens::in_clear()),
+        (Kind::Algorithms | Kind::Audiences | Kind::Hosts, DeValue::Array(items)) => {
             let texts: Option<Vec<_>> = items.iter().map(|item| item.get_ref().as_str()).collect();
             list(key, &texts.ok_or_else(|| bad("it has an item that is not a string".to_owned()))?)
         }
-        (Kind::Bool | Kind::Integer { .. } | Kind::Algorithms | Kind::Audiences, _)
+        (
+            Kind::Bool
+            | Kind::Integer { .. }
+            | Kind::Algorithms
+            | Kind::Audiences
+            | Kind::Hosts
+            | Kind::AdminTokens,
+            _,
+        )
         | (_, DeValue::Table(_)) => Err(wrong_type(key, value)),
         (_, DeValue::String(text)) => from_string(key, text),
         _ => Err(wrong_type(key, value)),
@@ -98,6 +115,9 @@ pub(crate) fn from_toml(key: &Key, value: &DeValue<'_>) -> Result<Value, Fault> 
 /// As [`from_toml`].
 pub(crate) fn from_text(key: &Key, text: &str) -> Result<Value, Fault> {
     refuse_key(key, text)?;
+    if admin_token::is_in(text) {
+        return Err(admin_tokens::in_clear());
+    }
     match key.kind {
         Kind::Bool => match text {
             "true" => Ok(Value::Bool(true)),
@@ -106,11 +126,13 @@ pub(crate) fn from_text(key: &Key, text: &str) -> Result<Value, Fault> {
         },
         Kind::Integer { .. } if !text.bytes().all(|byte| byte.is_ascii_digit()) => Err(not_a(key, text)),
         Kind::Integer { most } => integer(text, 10, most),
-        Kind::Algorithms | Kind::Audiences if text.starts_with('[') => match DeValue::parse(text) {
-            Ok(value) => from_toml(key, value.get_ref()),
-            Err(_) => Err(not_a(key, text)),
-        },
-        Kind::Algorithms | Kind::Audiences => {
+        Kind::Algorithms | Kind::Audiences | Kind::Hosts | Kind::AdminTokens if text.starts_with('[') => {
+            match DeValue::parse(text) {
+                Ok(value) => from_toml(key, value.get_ref()),
+                Err(_) => Err(not_a(key, text)),
+            }
+        }
+        Kind::Algorithms | Kind::Audiences | Kind::Hosts => {
             list(key, &text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect::<Vec<_>>())
         }
         _ => from_string(key, text),
@@ -127,6 +149,10 @@ pub(crate) fn from_literal(key: &Key, literal: Literal) -> Result<Value, Fault> 
         Literal::Bool(value) => Ok(Value::Bool(value)),
         Literal::Integer(value) => Ok(Value::Integer(value)),
         Literal::List(items) => list(key, items),
+        Literal::Tables(_) => match DeValue::parse(&literal.toml()) {
+            Ok(value) => from_toml(key, value.get_ref()),
+            Err(_) => Err(not_a(key, "")),
+        },
     }
 }
 
@@ -154,7 +180,12 @@ fn from_string(key: &Key, text: &str) -> Result<Value, Fault> {
         Kind::Path => path(key, text).map(Value::Path),
         Kind::Address => address(key, text),
         Kind::Socket => socket(key, text),
-        Kind::Bool | Kind::Integer { .. } | Kind::Algorithms | Kind::Audiences => Err(not_a(key, text)),
+        Kind::Bool
+        | Kind::Integer { .. }
+        | Kind::Algorithms
+        | Kind::Audiences
+        | Kind::Hosts
+        | Kind::AdminTokens => Err(not_a(key, text)),
     }
 }
 
@@ -307,8 +338,10 @@ fn socket(key: &Key, text: &str) -> Result<Value, Fault> {
         return Ok(Value::Socket(None));
     }
     if text.parse::<SocketAddr>().is_ok() {
-        let message = format!("the admin API on TCP is not in this version; it must be {}", key.kind.words());
-        return Err(Fault { code: &codes::NOT_AVAILABLE, message });
+        return Err(bad(format!(
+            "an address of TCP goes into listen.admin_tcp, beside the socket; here it must be {}",
+            key.kind.words()
+        )));
     }
     // Not taken for a file's name: "off" or "false" would make a socket of that name.
     if !text.contains('/') {
@@ -331,7 +364,11 @@ fn list(key: &Key, items: &[&str]) -> Result<Value, Fault> {
     {
         return Err(bad(format!("{} stands there twice", hint::shown(twice))));
     }
-    if matches!(key.kind, Kind::Algorithms) { algorithms(items) } else { audiences(items) }
+    match key.kind {
+        Kind::Algorithms => algorithms(items),
+        Kind::Hosts => hosts(items),
+        _ => audiences(items),
+    }
 }
 
 fn algorithms(items: &[&str]) -> Result<Value, Fault> {
@@ -362,6 +399,22 @@ fn audiences(items: &[&str]) -> Result<Value, Fault> {
         }
     }
     Ok(Value::Audiences(items.iter().map(|&item| item.to_owned()).collect()))
+}
+
+/// Names, and addresses without brackets' port: what stands in `Host` before the colon.
+fn hosts(items: &[&str]) -> Result<Value, Fault> {
+    let is_name = |name: &str| {
+        (1..=MAX_HOST).contains(&name.len())
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'))
+    };
+    let is_host = |item: &str| is_name(item) || item.parse::<IpAddr>().is_ok();
+    match items.iter().find(|item| !is_host(item)) {
+        None => Ok(Value::Hosts(items.iter().map(|item| item.to_ascii_lowercase()).collect())),
+        Some(item) => Err(bad(format!(
+            "{} is not the name of a host; write it without scheme, port and path",
+            hint::shown(item)
+        ))),
+    }
 }
 
 fn bad(message: String) -> Fault {
@@ -395,3 +448,5 @@ pub(crate) const MAX_SOCKET_PATH: usize = 107;
 pub(crate) const MAX_NAME: usize = 200;
 /// AWS and others take 255 bytes.
 pub(crate) const MAX_AUDIENCE: usize = 255;
+/// The longest name in DNS (RFC 1035 section 2.3.4), written out.
+pub(crate) const MAX_HOST: usize = 253;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use oneseal::{Findings, Issuer, IssuerUrl, SystemClock};
+use oneseal::{Clock, Findings, Issuer, IssuerUrl, SystemClock};
 use oneseal_providers::Durability;
 use serde::Serialize;
 
@@ -141,6 +141,7 @@ struct Found {
 async fn of_config(config: Config, mut remarks: Findings) -> Found {
     let (tls, found) = Tls::open(&config.settings.tls, &config.issuer, &SystemClock).await;
     remarks.extend(found);
+    remarks.extend(config.settings.admin.advice(SystemClock.wall()));
     let (findings, issuer) = match app::issuer(&config, false).build().await {
         Ok((issuer, _tasks)) => {
             remarks.extend(tls.map(|tls| tls.advice(&issuer)).unwrap_or_default());

@@ -1,9 +1,14 @@
-//! The admin API: what an operator on this host may ask and do.
+//! The admin API: what an operator may ask and do, on this host or over TCP.
 //!
-//! Whoever can open the socket is let in, which its mode leaves to this process's user and root; the kernel says who
-//! it was, for the audit line.
+//! ```text
+//! Unix socket ─────────────────────────────────────────► routes      who can open it is let in; the kernel says who
+//! TCP ──► remote: Host, Origin ─► token ─► scope ──────► routes      it was. Over TCP nobody is, loopback included,
+//!         refused before a byte of the body is read                  without one of admin.tokens
+//! ```
 
+mod guard;
 mod mint;
+mod remote;
 mod status;
 
 use std::sync::Arc;
@@ -11,7 +16,11 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::{get, post};
 
+pub(crate) use guard::{Guard, Verdict};
+pub(crate) use remote::{Guarded, RemoteSocket};
+
 use super::error::ApiError;
+use crate::admin_token::Scope;
 use crate::state::State;
 
 /// What the admin API may do.
@@ -27,8 +36,20 @@ pub(crate) fn app(state: Arc<State>, may_mint: bool) -> Router {
     let get_only = async || ApiError::method_not_allowed("GET, HEAD");
     let post_only = async || ApiError::method_not_allowed("POST");
     Router::new()
-        .route("/admin/v1/status", get(status::status).fallback(get_only))
-        .route("/admin/v1/mint", post(mint::mint).fallback(post_only))
+        .route(STATUS, get(status::status).fallback(get_only))
+        .route(MINT, post(mint::mint).fallback(post_only))
         .fallback(async || ApiError::not_found())
         .with_state(Arc::new(Admin { state, may_mint }))
 }
+
+/// The scope that a path asks for, whatever the method; no other path is let through to the routes.
+fn scope_of(path: &str) -> Option<Scope> {
+    match path {
+        STATUS => Some(Scope::Read),
+        MINT => Some(Scope::Mint),
+        _ => None,
+    }
+}
+
+const STATUS: &str = "/admin/v1/status";
+const MINT: &str = "/admin/v1/mint";

@@ -30,6 +30,8 @@ pub(crate) struct Sockets {
     pub(crate) ops: TcpListener,
     /// The admin API, if it is on.
     pub(crate) admin: Option<AdminSocket>,
+    /// The admin API on TCP, if it is there too.
+    pub(crate) admin_tcp: Option<TcpListener>,
 }
 
 impl Sockets {
@@ -39,21 +41,15 @@ impl Sockets {
     /// Every socket that cannot be bound, as findings; those that could be are closed again.
     pub(crate) fn bind(listen: &Listen) -> Result<(Self, Findings), Findings> {
         let mut findings = Findings::new();
-        let documents = bind_tcp(listen.documents, "listen.documents", &mut findings);
-        let ops = if overlap(listen.documents, listen.ops) {
-            findings.push(
-                &LISTEN_TWICE,
-                "listen.ops",
-                format!("{} and listen.documents {}", listen.ops, listen.documents),
-            );
-            None
-        } else {
-            bind_tcp(listen.ops, "listen.ops", &mut findings)
-        };
+        let mut taken = Vec::new();
+        let mut bind = |address, place| bind_beside(&mut taken, address, place, &mut findings);
+        let documents = bind(listen.documents, "listen.documents");
+        let ops = bind(listen.ops, "listen.ops");
+        let admin_tcp = listen.admin_tcp.and_then(|address| bind(address, "listen.admin_tcp"));
         let admin = listen.admin.as_deref().and_then(|path| bind_admin(path, &mut findings));
         match (documents, ops) {
             (Some(documents), Some(ops)) if !findings.has_errors() => {
-                Ok((Self { documents, ops, admin }, findings))
+                Ok((Self { documents, ops, admin, admin_tcp }, findings))
             }
             _ => Err(findings),
         }
@@ -100,6 +96,22 @@ impl Drop for SocketFile {
             drop(fs::remove_file(&self.path));
         }
     }
+}
+
+/// Binds `address`, unless it is that of one in `taken`, and notes it there.
+fn bind_beside(
+    taken: &mut Vec<(SocketAddr, &'static str)>,
+    address: SocketAddr,
+    place: &'static str,
+    findings: &mut Findings,
+) -> Option<TcpListener> {
+    let other = taken.iter().find(|(other, _)| overlap(*other, address)).copied();
+    taken.push((address, place));
+    if let Some((other, its)) = other {
+        findings.push(&LISTEN_TWICE, place, format!("{address} and {its} {other}"));
+        return None;
+    }
+    bind_tcp(address, place, findings)
 }
 
 fn bind_tcp(address: SocketAddr, place: &str, findings: &mut Findings) -> Option<TcpListener> {
@@ -227,7 +239,7 @@ mod tests {
     }
 
     fn listen(documents: SocketAddr, admin: Option<PathBuf>) -> Listen {
-        Listen { documents, ops: "127.0.0.1:0".parse().expect("an address"), admin }
+        Listen { documents, ops: free(), admin, admin_tcp: None }
     }
 
     fn free() -> SocketAddr {
@@ -329,6 +341,12 @@ mod tests {
         }
         let twice = Listen { ops: address("[::]:8080"), ..listen(address("127.0.0.1:8080"), None) };
         let findings = Sockets::probe(&twice);
+        assert!(names(&findings).contains(&"listen.twice"), "{findings}");
+        let port = std::net::TcpListener::bind(free()).expect("free").local_addr().expect("bound").port();
+        let wide = SocketAddr::from(([0, 0, 0, 0], port));
+        let admin = Listen { admin_tcp: Some(address(&format!("127.0.0.1:{port}"))), ..listen(wide, None) };
+        let findings = Sockets::probe(&admin);
+        assert!(findings.to_string().contains("listen.admin_tcp"), "{findings}");
         assert!(names(&findings).contains(&"listen.twice"), "{findings}");
     }
 

@@ -8,10 +8,14 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::IntoResponse;
 use bytes::Bytes;
-use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
+use http::header::{
+    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+};
 use http::{HeaderValue, Response, StatusCode};
 use oneseal::MintError;
 use serde_json::json;
+
+use crate::admin_token::Scope;
 
 /// An answer that is no success.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +24,7 @@ pub(crate) struct ApiError {
     error: &'static str,
     description: String,
     allow: Option<&'static str>,
+    challenge: Option<&'static str>,
     retry_after: Option<Duration>,
 }
 
@@ -46,6 +51,50 @@ impl ApiError {
     /// 403: it makes sense, and is not allowed.
     pub(crate) fn denied(description: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, "access_denied", description)
+    }
+
+    /// 401: nobody has said who asks. No error code stands in the challenge (RFC 6750 section 3.1).
+    pub(crate) fn unauthorized() -> Self {
+        let description = "send one of admin.tokens as Authorization: Bearer TOKEN";
+        Self::new(StatusCode::UNAUTHORIZED, "unauthorized", description).challenging(CHALLENGE)
+    }
+
+    /// 401: not a token, not one of ours, or not any more; which of them is not told.
+    pub(crate) fn invalid_token() -> Self {
+        let description = "the token is none of admin.tokens, or has expired; `oneseal admin token new` makes one, and \
+                           the table that it prints goes into the configuration";
+        Self::new(StatusCode::UNAUTHORIZED, "invalid_token", description).challenging(INVALID_TOKEN)
+    }
+
+    /// 400: a credential that is sent in a way of which RFC 6750 section 3.1 says that the request is malformed.
+    pub(crate) fn malformed_credential(description: &str) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "invalid_request", description).challenging(INVALID_REQUEST)
+    }
+
+    /// 403: a good token that may do something else.
+    pub(crate) fn insufficient_scope(wanted: Scope) -> Self {
+        let description = format!(
+            "this token does not have the scope {wanted}; its table in admin.tokens says what it has"
+        );
+        Self::new(StatusCode::FORBIDDEN, "insufficient_scope", description).challenging(match wanted {
+            Scope::Read => INSUFFICIENT_READ,
+            Scope::Keys => INSUFFICIENT_KEYS,
+            Scope::Mint => INSUFFICIENT_MINT,
+        })
+    }
+
+    /// 421: the request is for somebody of another name.
+    pub(crate) fn misdirected() -> Self {
+        let description = "this listener is not called by the name in Host; call it by its address or localhost, or add \
+                           the name to admin.hosts";
+        Self::new(StatusCode::MISDIRECTED_REQUEST, "misdirected_request", description)
+    }
+
+    /// 403: a web page of somebody else's asks.
+    pub(crate) fn foreign_origin() -> Self {
+        Self::denied(
+            "requests of other web pages are not answered: there is an Origin header that is not this listener's",
+        )
     }
 
     /// 408: the body did not come in time.
@@ -89,6 +138,9 @@ impl ApiError {
         if let Some(allow) = self.allow {
             headers.insert(ALLOW, HeaderValue::from_static(allow));
         }
+        if let Some(challenge) = self.challenge {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+        }
         if let Some(retry_after) = self.retry_after {
             headers.insert(RETRY_AFTER, HeaderValue::from(retry_after.as_secs().max(1)));
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
@@ -97,7 +149,12 @@ impl ApiError {
     }
 
     fn new(status: StatusCode, error: &'static str, description: impl Into<String>) -> Self {
-        Self { status, error, description: description.into(), allow: None, retry_after: None }
+        let description = description.into();
+        Self { status, error, description, allow: None, challenge: None, retry_after: None }
+    }
+
+    fn challenging(self, challenge: &'static str) -> Self {
+        Self { challenge: Some(challenge), ..self }
     }
 }
 
@@ -143,6 +200,13 @@ impl From<MintError> for ApiError {
     }
 }
 
+// RFC 6750 section 3.
+const CHALLENGE: &str = r#"Bearer realm="oneseal admin""#;
+const INVALID_TOKEN: &str = r#"Bearer realm="oneseal admin", error="invalid_token""#;
+const INVALID_REQUEST: &str = r#"Bearer realm="oneseal admin", error="invalid_request""#;
+const INSUFFICIENT_READ: &str = r#"Bearer realm="oneseal admin", error="insufficient_scope", scope="read""#;
+const INSUFFICIENT_KEYS: &str = r#"Bearer realm="oneseal admin", error="insufficient_scope", scope="keys""#;
+const INSUFFICIENT_MINT: &str = r#"Bearer realm="oneseal admin", error="insufficient_scope", scope="mint""#;
 /// As long as a replica needs to look at its provider again, by default.
 const LATER: Duration = Duration::from_secs(15);
 
@@ -219,6 +283,32 @@ mod tests {
         assert!(said(None).contains("once its key provider answers"), "{}", said(None));
         let refused = said(Some("fleet.key_replaced"));
         assert!(refused.contains("(fleet.key_replaced)") && !refused.contains("answers"), "{refused}");
+    }
+
+    #[test]
+    fn each_challenge_is_that_of_its_refusal() {
+        for (error, status, challenge) in [
+            (ApiError::unauthorized(), 401, r#"Bearer realm="oneseal admin""#),
+            (ApiError::invalid_token(), 401, r#"Bearer realm="oneseal admin", error="invalid_token""#),
+            (
+                ApiError::malformed_credential("x"),
+                400,
+                r#"Bearer realm="oneseal admin", error="invalid_request""#,
+            ),
+            (
+                ApiError::insufficient_scope(Scope::Mint),
+                403,
+                r#"Bearer realm="oneseal admin", error="insufficient_scope", scope="mint""#,
+            ),
+        ] {
+            let response = error.response();
+            assert_eq!(response.status(), status);
+            assert_eq!(response.headers()[WWW_AUTHENTICATE], challenge);
+        }
+        for scope in Scope::ALL {
+            let challenge = ApiError::insufficient_scope(scope).challenge.expect("one");
+            assert!(challenge.ends_with(&format!("scope=\"{scope}\"")));
+        }
     }
 
     #[test]

@@ -48,7 +48,7 @@ where
         let _open = self.activity.begin();
         let id = self.state.request_ids.of(request.headers());
         let span = self.span(&request, &id);
-        if let Some(caller) = self.caller {
+        if let Some(caller) = self.caller.take() {
             request.extensions_mut().insert(caller);
         }
         let answered = async {
@@ -77,7 +77,9 @@ where
         let (method, path) = (request.method().as_str(), request.uri().path());
         let listener = self.listener.as_str();
         match self.listener {
-            Listener::Admin => tracing::info_span!("request", request_id = id, listener, method, path),
+            Listener::Admin | Listener::AdminTcp => {
+                tracing::info_span!("request", request_id = id, listener, method, path)
+            }
             Listener::Documents | Listener::Ops => {
                 tracing::debug_span!("request", request_id = id, listener, method, path)
             }

@@ -4,10 +4,11 @@
 //! documents  TCP   discovery, JWKS                      public, no body is ever read
 //! ops        TCP   /livez /readyz /metrics              for the orchestrator
 //! admin      Unix  /admin/v1/status, /admin/v1/mint     0600; the kernel says who calls
+//! admin_tcp  TCP   the same                             one of admin.tokens, loopback too
 //! ```
 //! [`bind`] makes the sockets, [`listener`] accepts on them and ends them in order, [`activity`] says which connections
-//! are of no more use and [`crowd`] which make room, [`handshake`] puts TLS over the documents', [`front`] does what
-//! every request gets; [`documents`], [`ops`] and [`admin`] are the three applications.
+//! are of no more use and [`crowd`] which make room, [`handshake`] puts TLS over the documents' and the
+//! admin API's, [`front`] does what every request gets; [`documents`], [`ops`] and [`admin`] are the three applications.
 
 pub(crate) mod activity;
 pub(crate) mod admin;

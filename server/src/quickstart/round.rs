@@ -265,6 +265,7 @@ async fn mint(replica: &Replica) -> Result<Minted, String> {
         ttl_s: None,
         alg: None,
         claims: Map::new(),
+        dry_run: false,
     };
     client::mint(replica.admin(), &request).await.map_err(|failure| failure.in_full())
 }

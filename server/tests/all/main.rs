@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod admin;
+mod admin_tcp;
 #[cfg(target_os = "linux")]
 mod binding;
 mod boot;

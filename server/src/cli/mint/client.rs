@@ -1,7 +1,7 @@
-//! The admin API's client side: one POST over the replica's Unix socket.
+//! The admin API's client side: what is asked, over the replica's Unix socket, and what its answers mean.
 //!
 //! The socket is the authority: whoever can open it may ask. So there is no credential here, and a refusal by the
-//! file system is as good an answer as one by the server.
+//! file system is as good an answer as one by the server. [`remote`](super::remote) asks the same over TCP.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -13,6 +13,7 @@ use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::net::UnixStream;
@@ -35,6 +36,29 @@ pub(crate) struct MintRequest {
     /// Further claims.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub(crate) claims: Map<String, Value>,
+    /// Whether to answer what would be signed in place of a token.
+    #[serde(skip_serializing_if = "is_false")]
+    pub(crate) dry_run: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls it with")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+/// What a token would say.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Preview {
+    /// Always true: a server that does not know the word refuses it.
+    pub(crate) dry_run: bool,
+    /// The key that would sign.
+    pub(crate) kid: String,
+    /// Its algorithm.
+    pub(crate) alg: String,
+    /// When it would expire, in Unix seconds.
+    pub(crate) exp: i64,
+    /// The claims.
+    pub(crate) claims: Value,
 }
 
 /// A token, as the admin API returns it. `Debug` leaves the token out: whoever has it is its subject.
@@ -54,16 +78,19 @@ impl fmt::Debug for Minted {
     }
 }
 
-/// Asks the replica behind `socket` for a token.
+/// Asks the replica behind `socket` for a token, or for the [`Preview`] of one.
 ///
 /// # Errors
 /// What went wrong, where, and what to do: no such socket, nobody listening (69), not permitted (77), refused.
 ///
 /// # Cancel safety
 /// Dropped, a token may have been minted that nobody holds.
-pub(crate) async fn mint(socket: &Path, request: &MintRequest) -> Result<Minted, Failure> {
+pub(crate) async fn mint<T: DeserializeOwned>(socket: &Path, request: &MintRequest) -> Result<T, Failure> {
     match tokio::time::timeout(DEADLINE, exchange(socket, request)).await {
-        Ok(outcome) => outcome,
+        Ok(outcome) => {
+            let (status, body) = outcome?;
+            judge(&socket.display(), status, &body)
+        }
         Err(_) => {
             let message = format!(
                 "{} gave no answer within {} s: look at the replica's log",
@@ -75,7 +102,7 @@ pub(crate) async fn mint(socket: &Path, request: &MintRequest) -> Result<Minted,
     }
 }
 
-async fn exchange(socket: &Path, request: &MintRequest) -> Result<Minted, Failure> {
+async fn exchange(socket: &Path, request: &MintRequest) -> Result<(StatusCode, Bytes), Failure> {
     let broken = |error: hyper::Error| {
         Failure::new(Exit::Unavailable, format!("{}: the exchange broke off; ask again", socket.display()))
             .because(error)
@@ -93,37 +120,45 @@ async fn exchange(socket: &Path, request: &MintRequest) -> Result<Minted, Failur
     };
     tokio::pin!(answer, connection);
     // Both make one exchange: the connection moves the bytes that the answer waits for.
-    let (status, body) = tokio::select! {
+    tokio::select! {
         biased;
         outcome = &mut answer => outcome,
         _ = &mut connection => answer.await,
-    }?;
-    judge(socket, status, &body)
+    }
 }
 
 fn post(request: &MintRequest) -> Result<Request<Full<Bytes>>, Failure> {
-    let body = serde_json::to_vec(request).map_err(|error| Failure::internal("no JSON").because(error))?;
-    Request::post("/admin/v1/mint")
+    Request::post(MINT)
         // The socket names the server; HTTP/1.1 wants a Host all the same (RFC 9112 section 3.2).
         .header(header::HOST, "localhost")
         .header(header::CONTENT_TYPE, "application/json")
-        .body(Full::from(body))
+        .body(Full::from(written(request)?))
         .map_err(|error| Failure::internal("no request").because(error))
 }
 
-fn judge(socket: &Path, status: StatusCode, body: &[u8]) -> Result<Minted, Failure> {
+/// The request's body.
+pub(super) fn written(request: &MintRequest) -> Result<Bytes, Failure> {
+    let body = serde_json::to_vec(request).map_err(|error| Failure::internal("no JSON").because(error))?;
+    Ok(body.into())
+}
+
+/// What an answer says, from whatever `place` it comes.
+pub(super) fn judge<T: DeserializeOwned>(
+    place: &dyn fmt::Display,
+    status: StatusCode,
+    body: &[u8],
+) -> Result<T, Failure> {
     let said = Refusal::read(body);
-    let place = socket.display();
     match status {
         StatusCode::OK => serde_json::from_slice(body).map_err(|_| {
             Failure::internal(format!(
-                "{place} answers with something else than a token: is it oneseal's admin socket?"
+                "{place} answers with something else than a token: is it oneseal's admin API?"
             ))
         }),
         StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY | StatusCode::PAYLOAD_TOO_LARGE => {
             Err(Failure::usage(format!("refused by {place}: {said}")))
         }
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::MISDIRECTED_REQUEST => {
             Err(Failure::new(Exit::Denied, format!("refused by {place}: {said}")))
         }
         StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => Err(Failure::new(
@@ -167,7 +202,11 @@ fn not_connected(socket: &Path, error: io::Error) -> Failure {
     let (exit, message) = match error.kind() {
         ErrorKind::NotFound => (
             Exit::Unavailable,
-            format!("there is no socket {place}: is the replica running, and is this its listen.admin?"),
+            if is_address(socket) {
+                format!("there is no socket {place}; an address of TCP begins with https:// or http://")
+            } else {
+                format!("there is no socket {place}: is the replica running, and is this its listen.admin?")
+            },
         ),
         ErrorKind::ConnectionRefused => {
             (Exit::Unavailable, format!("nobody listens at {place}: its replica has ended; start it again"))
@@ -183,10 +222,17 @@ fn not_connected(socket: &Path, error: io::Error) -> Failure {
     Failure::new(exit, message).because(error)
 }
 
+fn is_address(socket: &Path) -> bool {
+    let text = socket.to_string_lossy();
+    !text.contains('/') && text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok())
+}
+
+/// Where it is asked.
+pub(super) const MINT: &str = "/admin/v1/mint";
 /// Signing takes a millisecond; a full queue answers 503 at once.
-const DEADLINE: Duration = Duration::from_secs(10);
+pub(super) const DEADLINE: Duration = Duration::from_secs(10);
 /// A token with all the claims that the server lets in stays far below.
-const MAX_ANSWER: usize = 64 * 1024;
+pub(super) const MAX_ANSWER: usize = 64 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -194,14 +240,16 @@ mod tests {
 
     fn failure(status: u16, body: &str) -> Failure {
         let status = StatusCode::from_u16(status).expect("a status");
-        judge(Path::new("/run/x.sock"), status, body.as_bytes()).expect_err("refused")
+        judge::<Minted>(&"/run/x.sock", status, body.as_bytes()).expect_err("refused")
     }
 
     #[test]
     fn each_refusal_has_its_exit_and_says_what_the_server_said() {
         for (status, exit) in [
             (400, Exit::Usage),
+            (401, Exit::Denied),
             (403, Exit::Denied),
+            (421, Exit::Denied),
             (404, Exit::Denied),
             (503, Exit::Unavailable),
             (500, Exit::Internal),
@@ -217,7 +265,7 @@ mod tests {
     fn an_answer_that_is_not_ours_is_told_and_not_repeated() {
         for body in ["", "<html>canary</html>", "[]", "{}"] {
             let told = failure(200, body).in_full();
-            assert!(told.contains("admin socket") && !told.contains("canary"), "{told}");
+            assert!(told.contains("admin API") && !told.contains("canary"), "{told}");
         }
         assert!(failure(403, "<html>canary</html>").in_full().contains("does not say why"));
     }
@@ -236,6 +284,7 @@ mod tests {
             ttl_s: None,
             alg: None,
             claims: Map::new(),
+            dry_run: false,
         };
         assert_eq!(serde_json::to_string(&request).expect("JSON"), r#"{"sub":"s","aud":"a"}"#);
     }
@@ -249,11 +298,12 @@ mod tests {
             ttl_s: None,
             alg: None,
             claims: Map::new(),
+            dry_run: false,
         };
-        let missing = mint(&path, &request).await.expect_err("nothing there");
+        let missing = mint::<Minted>(&path, &request).await.expect_err("nothing there");
         assert!(missing.in_full().contains("there is no socket"), "{}", missing.in_full());
         drop(std::os::unix::net::UnixListener::bind(&path).expect("bound"));
-        let dead = mint(&path, &request).await.expect_err("nobody there");
+        let dead = mint::<Minted>(&path, &request).await.expect_err("nobody there");
         assert!(dead.in_full().contains("nobody listens"), "{}", dead.in_full());
         std::fs::remove_file(&path).expect("removed");
         assert_eq!((missing.exit(), dead.exit()), (Exit::Unavailable, Exit::Unavailable));

@@ -20,7 +20,6 @@ pub(crate) static LATER: &[&str] = &[
     "ring.anchor",
     "listen.token",
     "listen.trusted_proxies",
-    "admin.tokens",
     "rotation.preset",
     "rotation.rp_propagation",
     "rotation.publish_lead",
@@ -198,12 +197,20 @@ const LISTEN: Section = Section {
                   in the working directory begins with `./`. At most 107 bytes.",
             example: Literal::Text("none"),
         },
+        Key {
+            path: "listen.admin_tcp",
+            kind: Kind::Address,
+            default: Default::Unset("the admin API is then on its Unix socket alone"),
+            doc: "Where the admin API is served over TCP as well, to callers with one of `admin.tokens`: over TLS with \
+                  `[tls]`, else in plain HTTP, which is for loopback.",
+            example: Literal::Text("127.0.0.1:9090"),
+        },
     ],
 };
 
 const TLS: Section = Section {
     name: "tls",
-    doc: "TLS on the documents listener. Both files are followed: a renewed pair is used as soon as it is whole, without \
+    doc: "TLS on the documents listener, and on `listen.admin_tcp`. Both files are followed: a renewed pair is used as soon as it is whole, without \
           a restart. The ops listener stays plain HTTP, as kubelet's probes want it.",
     keys: &[
         Key {
@@ -286,7 +293,8 @@ const PROCESS: Section = Section {
 
 const ADMIN: Section = Section {
     name: "admin",
-    doc: "What the admin API may do besides reading.",
+    doc: "What the admin API may do besides reading, and who may call it over TCP (`listen.admin_tcp`). Clients are not \
+          asked for certificates: there is no mTLS in this version.",
     keys: &[
         Key {
             path: "admin.mint",
@@ -304,6 +312,41 @@ const ADMIN: Section = Section {
             default: Default::Value(Literal::List(&[]), "deny by default"),
             doc: "The audiences that it may mint for, each at most for `rotation.max_token_ttl`.",
             example: Literal::List(&["sts.amazonaws.com"]),
+        },
+        Key {
+            path: "admin.tokens",
+            kind: Kind::AdminTokens,
+            default: Default::Unset("nobody may call over TCP"),
+            doc: "The callers over TCP, each in a table `[[admin.tokens]]` of its own: `name` for the logs, `scopes` of \
+                  `read`, `mint` and `keys`, the `sha256` of its token (hexadecimal or base64url), and perhaps the day \
+                  on which it `expires`. `oneseal admin token new` makes a token and its table; to change one without a \
+                  gap, have both for a while. Read at the start alone.",
+            example: Literal::Tables(&[&[
+                ("name", Literal::Text("ci")),
+                ("scopes", Literal::List(&["mint"])),
+                ("sha256", Literal::Text("n4bQgYhMfWWaL-qgxVrQFaO_TxsrC4Is0V1sFbDwCgg")),
+            ]]),
+        },
+        Key {
+            path: "admin.hosts",
+            kind: Kind::Hosts,
+            default: Default::Value(
+                Literal::List(&[]),
+                "a web page can make any other name of its own mean this address (DNS rebinding)",
+            ),
+            doc: "Names by which it is called over TCP, beside `localhost`, the issuer's host and the address itself.",
+            example: Literal::List(&["oneseal-admin.internal"]),
+        },
+        Key {
+            path: "admin.danger_plaintext",
+            kind: Kind::Bool,
+            default: Default::Value(
+                Literal::Bool(false),
+                "whoever can listen on the way has the token, and mints with it",
+            ),
+            doc: "Says that something else encrypts what comes to `listen.admin_tcp` from other hosts, such as a \
+                  service mesh: it may then be an address that is not loopback, without TLS.",
+            example: Literal::Bool(true),
         },
     ],
 };

@@ -1,10 +1,14 @@
-//! `POST /admin/v1/mint`: a token on the word of whoever can open the socket.
+//! `POST /admin/v1/mint`: a token on the word of whoever has been let in.
 //!
 //! ```json
 //! {"sub": "…", "aud": "…", "ttl_s": 900, "alg": "ES256", "claims": {"team": "a"}}
 //! {"token": "…", "kid": "…", "exp": 1764450000}
 //! ```
-//! `ttl_s`, `alg` and `claims` may be left out. Everything else is refused rather than ignored: a misspelt limit must
+//! With `"dry_run": true` everything is done but the signature, and the answer is what would have been signed:
+//! ```json
+//! {"dry_run": true, "kid": "…", "alg": "ES256", "exp": 1764450000, "claims": {"iss": "…", …}}
+//! ```
+//! `ttl_s`, `alg`, `claims` and `dry_run` may be left out. Everything else is refused rather than ignored: a misspelt limit must
 //! not turn into none. Each request leaves one audit line, with the caller and without the token.
 
 use std::sync::Arc;
@@ -13,14 +17,14 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::{Extension, Request, State as Shared};
 use axum::response::{IntoResponse, Response};
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use http::HeaderMap;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use oneseal::keystore::json;
-use oneseal::{Algorithm, Audience, MintRequest, Minted, Subject, VerifiedWorkload};
+use oneseal::{Algorithm, Audience, MintRequest, Minted, Preview, Subject, VerifiedWorkload};
+use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::Admin;
@@ -38,29 +42,83 @@ pub(super) async fn mint(
     request: Request,
 ) -> Response {
     let mut asked = Asked::default();
-    match tokio::time::timeout(DEADLINE, answer(&admin, caller, request, &mut asked)).await {
-        Ok(Ok(minted)) => {
-            tracing::info!(
-                target: AUDIT, %caller, sub = asked.sub, aud = asked.aud, kid = minted.kid.as_str(),
-                alg = minted.algorithm.as_str(), exp = minted.exp.as_secs(), jti = jti(&minted.token),
-                "minted a token for an admin caller"
-            );
-            let body = serde_json::json!({
-                "token": minted.token, "kid": minted.kid.as_str(), "exp": minted.exp.as_secs(),
-            });
-            ([(CACHE_CONTROL, "no-store")], axum::Json(body)).into_response()
+    let answered = match tokio::time::timeout(DEADLINE, answer(&admin, &caller, request, &mut asked)).await {
+        Ok(answered) => answered,
+        Err(_) => Err(ApiError::too_slow()),
+    };
+    let written = answered.and_then(|outcome| {
+        outcome.write_down(&caller, &asked);
+        outcome.body()
+    });
+    match written {
+        Ok(body) => {
+            let json = HeaderValue::from_static("application/json");
+            ([(CONTENT_TYPE, json), (CACHE_CONTROL, HeaderValue::from_static("no-store"))], body)
+                .into_response()
         }
-        Ok(Err(error)) => refuse(caller, &asked, error),
-        Err(_) => refuse(caller, &asked, ApiError::too_slow()),
+        Err(error) => {
+            tracing::warn!(
+                target: AUDIT, %caller, sub = asked.sub, aud = asked.aud, reason = error.description(),
+                "refused an admin caller a token"
+            );
+            error.into_response()
+        }
     }
 }
 
-fn refuse(caller: Caller, asked: &Asked, error: ApiError) -> Response {
-    tracing::warn!(
-        target: AUDIT, %caller, sub = asked.sub, aud = asked.aud, reason = error.description(),
-        "refused an admin caller a token"
-    );
-    error.into_response()
+/// What came of a request that was not refused.
+#[derive(Debug)]
+enum Outcome {
+    Minted(Minted),
+    Preview(Preview),
+}
+
+impl Outcome {
+    fn write_down(&self, caller: &Caller, asked: &Asked) {
+        match self {
+            Self::Minted(minted) => tracing::info!(
+                target: AUDIT, %caller, sub = asked.sub, aud = asked.aud, kid = minted.kid.as_str(),
+                alg = minted.algorithm.as_str(), exp = minted.exp.as_secs(), jti = %minted.jti,
+                "minted a token for an admin caller"
+            ),
+            Self::Preview(preview) => tracing::info!(
+                target: AUDIT, %caller, sub = asked.sub, aud = asked.aud, kid = preview.kid.as_str(),
+                alg = preview.algorithm.as_str(), exp = preview.exp.as_secs(),
+                "previewed a token for an admin caller"
+            ),
+        }
+    }
+
+    fn body(&self) -> Result<Vec<u8>, ApiError> {
+        let body = match self {
+            Self::Minted(minted) => {
+                let (kid, exp) = (minted.kid.as_str(), minted.exp.as_secs());
+                serde_json::to_vec(&MintedBody { token: &minted.token, kid, exp })
+            }
+            Self::Preview(preview) => serde_json::from_str(&preview.claims).and_then(|claims| {
+                let (kid, exp) = (preview.kid.as_str(), preview.exp.as_secs());
+                let alg = preview.algorithm.as_str();
+                serde_json::to_vec(&PreviewBody { dry_run: true, kid, alg, exp, claims })
+            }),
+        };
+        body.map_err(|_| ApiError::unavailable("the answer could not be written", DEADLINE))
+    }
+}
+
+#[derive(Serialize)]
+struct MintedBody<'a> {
+    token: &'a str,
+    kid: &'a str,
+    exp: i64,
+}
+
+#[derive(Serialize)]
+struct PreviewBody<'a> {
+    dry_run: bool,
+    kid: &'a str,
+    alg: &'a str,
+    exp: i64,
+    claims: &'a RawValue,
 }
 
 /// What was asked for, as far as it could be read: for the audit line.
@@ -72,10 +130,10 @@ struct Asked {
 
 async fn answer(
     admin: &Admin,
-    caller: Caller,
+    caller: &Caller,
     request: Request,
     asked: &mut Asked,
-) -> Result<Minted, ApiError> {
+) -> Result<Outcome, ApiError> {
     if !admin.may_mint {
         return Err(ApiError::denied(
             "minting here is off; set admin.mint = true and name admin.mint_audiences",
@@ -87,7 +145,12 @@ async fn answer(
     let body = read(request.into_body()).await?;
     let wanted = Wanted::parse(&body, asked)?;
     let workload = VerifiedWorkload::vouched_by_admin(caller.to_string(), wanted.subject);
-    Ok(admin.state.issuer.mint_with(&workload, wanted.request).await?)
+    let issuer = &admin.state.issuer;
+    Ok(if wanted.dry_run {
+        Outcome::Preview(issuer.preview_with(&workload, &wanted.request)?)
+    } else {
+        Outcome::Minted(issuer.mint_with(&workload, wanted.request).await?)
+    })
 }
 
 /// A request whose every part is what it should be.
@@ -95,6 +158,7 @@ async fn answer(
 struct Wanted {
     subject: Subject,
     request: MintRequest,
+    dry_run: bool,
 }
 
 impl Wanted {
@@ -116,10 +180,15 @@ impl Wanted {
             let Value::Object(claims) = claims else { return Err(wrong_type("claims", "an object")) };
             request = request.claims(claims);
         }
+        let dry_run = match members.remove("dry_run") {
+            None => false,
+            Some(Value::Bool(dry_run)) => dry_run,
+            Some(_) => return Err(wrong_type("dry_run", "true or false")),
+        };
         match members.keys().next() {
-            None => Ok(Self { subject, request }),
+            None => Ok(Self { subject, request, dry_run }),
             Some(unknown) => Err(ApiError::invalid(format!(
-                "there is no member {:?}; known are sub, aud, ttl_s, alg and claims",
+                "there is no member {:?}; known are sub, aud, ttl_s, alg, claims and dry_run",
                 shortened(unknown, MAX_NAME_SHOWN)
             ))),
         }
@@ -162,13 +231,6 @@ async fn read(body: Body) -> Result<Bytes, ApiError> {
         Err(error) if error.is::<LengthLimitError>() => Err(ApiError::too_large(MAX_BODY)),
         Err(_) => Err(ApiError::invalid("the request body breaks off")),
     }
-}
-
-/// The `jti` of a token that we have just signed.
-fn jti(token: &str) -> Option<String> {
-    let payload = URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?;
-    let claims: Value = serde_json::from_slice(&payload).ok()?;
-    claims.get("jti")?.as_str().map(str::to_owned)
 }
 
 /// A name as the audit line has it: a refused one may be of any length.
@@ -227,6 +289,7 @@ mod tests {
             (r#"{"sub":"a","aud":"rp","alg":"HS256"}"#, "alg is none of RS256"),
             (r#"{"sub":"a","aud":"rp","alg":null}"#, "alg must be a string"),
             (r#"{"sub":"a","aud":"rp","claims":[]}"#, "claims must be an object"),
+            (r#"{"sub":"a","aud":"rp","dry_run":1}"#, "dry_run must be true or false"),
             (r#"{"sub":"a","aud":"rp","ttl":900}"#, "there is no member \"ttl\""),
         ] {
             let said = parse(body).expect_err(body);

@@ -5,6 +5,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose, date_time_ymd,
 };
@@ -42,6 +44,12 @@ impl Authority {
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
         let certificate = params.self_signed(&key).unwrap().der().clone();
         Self { params, key, certificate }
+    }
+
+    /// Its certificate, as clients take it from a file.
+    pub(crate) fn pem(&self) -> String {
+        let body = STANDARD.encode(&self.certificate);
+        format!("-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n")
     }
 
     /// A good pair, each time another.
