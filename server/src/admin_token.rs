@@ -113,7 +113,7 @@ mod tests {
     fn the_form_is_golden() {
         let body = format!("{PREFIX}{}", "A".repeat(RANDOM_LEN));
         let text = format!("{body}_{}", checksum(body.as_bytes()));
-        assert_eq!(text, "oneseal_admin_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA_CHECKSUM");
+        assert_eq!(text, "oneseal_admin_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA_aebf5954");
     }
 
     #[test]

@@ -56,9 +56,10 @@ fn scene_with(more: &str, variables: &[(&str, &str)]) -> Scene {
     let place = Place::with_ring("ES256");
     let [ci, reader, former] = [("ci", "mint"), ("reader", "read"), ("former", "read,mint")]
         .map(|(name, scopes)| make(&place, name, scopes));
-    let tables =
-        [&ci.table, &reader.table, &format!("{}expires = 2020-01-01\n", former.table)].map(String::as_str);
-    place.configure(&format!("[admin]\nmint = true\nmint_audiences = [\"rp\"]\n{more}\n{}", tables.concat()));
+    let tables = [&ci.table, &reader.table, &former.table].map(String::as_str).concat();
+    let admin = "[admin]\nmint = true\nmint_audiences = [\"rp\"]";
+    // The last of the tables is the one that it belongs to.
+    place.configure(&format!("{admin}\n{more}\n{tables}expires = 2020-01-01\n"));
     let server = Server::start_with(&place, &["--listen-admin-tcp", "127.0.0.1:0"], variables);
     let address = ready(&place)["admin_tcp"].as_str().unwrap().parse().unwrap();
     Scene { place, server, address, ci: ci.token, reader: reader.token, former: former.token }

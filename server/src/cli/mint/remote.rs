@@ -18,6 +18,7 @@ use crate::exit::{Exit, Failure};
 
 /// What only a URL needs.
 #[derive(Debug, Default, clap::Args)]
+#[group(skip)]
 pub(super) struct Args {
     /// With a URL: the file that holds the admin token, such as /run/secrets/oneseal-admin or /dev/stdin
     #[arg(long, value_name = "FILE", conflicts_with = "admin_token_env")]
@@ -138,6 +139,7 @@ fn base(url: &str) -> Result<&str, Failure> {
     let is_whole = matches!(parsed.scheme_str(), Some("http" | "https"))
         && parsed.host().is_some_and(|host| !host.is_empty())
         && parsed.path() == "/"
+        && !base.ends_with('/')
         && !base.contains(['@', '?', '#']);
     if is_whole { Ok(base) } else { Err(wrong()) }
 }

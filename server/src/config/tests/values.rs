@@ -85,7 +85,7 @@ fn the_admin_socket_is_a_path_or_off() {
     assert_eq!(shown("listen.admin", "none"), "\"none\"");
     assert_eq!(shown("listen.admin", ""), "\"none\"");
     assert_eq!(shown("listen.admin", "./a.sock"), "\"./a.sock\"");
-    assert!(message("listen.admin", "127.0.0.1:9").contains("not in this version"));
+    assert!(message("listen.admin", "127.0.0.1:9").contains("goes into listen.admin_tcp"));
     for word in ["off", "admin.sock"] {
         assert!(message("listen.admin", word).contains("begins with \"./\""), "{word}");
     }

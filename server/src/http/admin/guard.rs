@@ -315,8 +315,9 @@ mod tests {
         }
         assert_eq!(ask("/?a=access_token", &[b"Bearer   x "]), Ok(b"x".to_vec()));
         assert_eq!(ask("/", &[b"Bearer"]), Ok(Vec::new()), "which is no token");
-        for none in [&[][..], &[b""], &[b"Basic eDp4"], &[b"BearerX x"], &[b"Token x"], &[b"\xff"]] {
-            assert_eq!(ask("/", none), Err(Verdict::Missing), "{none:?}");
+        assert_eq!(ask("/", &[]), Err(Verdict::Missing));
+        for none in [&b""[..], b"Basic eDp4", b"BearerX x", b"Token x", b"\xff"] {
+            assert_eq!(ask("/", &[none]), Err(Verdict::Missing), "{none:?}");
         }
         for (uri, fields) in [
             ("/", &[&b"Bearer x"[..], b"Bearer x"][..]),
