@@ -74,18 +74,21 @@ impl Fetcher {
         self.ask(Method::HEAD, url, None).await
     }
 
-    /// POSTs a body of JSON with a bearer token (RFC 6750 section 2.1), to nobody but who `url` names.
+    /// POSTs a body of JSON with this `Authorization`, to nobody but who `url` names.
     ///
     /// # Errors
-    /// As [`Fetcher::get`], and [`FetchError::Token`].
+    /// As [`Fetcher::get`].
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection; what was asked may have been done.
-    pub async fn post_json(&self, url: &str, token: &str, body: Bytes) -> Result<Fetched, FetchError> {
-        let bearer = HeaderValue::try_from(format!("Bearer {token}"));
-        let mut bearer = bearer.map_err(|_| FetchError::Token)?;
-        bearer.set_sensitive(true);
-        self.ask(Method::POST, url, Some((bearer, body))).await
+    pub async fn post_json(
+        &self,
+        url: &str,
+        mut authorization: HeaderValue,
+        body: Bytes,
+    ) -> Result<Fetched, FetchError> {
+        authorization.set_sensitive(true);
+        self.ask(Method::POST, url, Some((authorization, body))).await
     }
 
     async fn ask(
@@ -219,9 +222,6 @@ pub enum FetchError {
     /// The URL is not one that is fetched.
     #[error("not an absolute http(s) URL without user name and fragment")]
     Url,
-    /// What is to be a bearer token cannot stand in a header.
-    #[error("the token has characters that no header can have")]
-    Token,
     /// Plain http to another machine.
     #[error("plain http is used for loopback hosts only; an https URL is wanted")]
     PlainHttp,
@@ -256,7 +256,6 @@ impl FetchError {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Url => "url",
-            Self::Token => "token",
             Self::PlainHttp => "plain_http",
             Self::Connect(_) => "connect",
             Self::Certificate(_) => "certificate",
@@ -345,9 +344,10 @@ fn request(
         request = request.header(name, value);
     }
     let mut body = Bytes::new();
-    if let Some((bearer, sent)) = sent {
-        request =
-            request.header(header::AUTHORIZATION, bearer).header(header::CONTENT_TYPE, "application/json");
+    if let Some((authorization, sent)) = sent {
+        request = request
+            .header(header::AUTHORIZATION, authorization)
+            .header(header::CONTENT_TYPE, "application/json");
         body = sent;
     }
     request.body(Full::from(body)).map_err(|_| FetchError::Url)
