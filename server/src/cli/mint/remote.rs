@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use http::Uri;
+use http::{HeaderValue, Uri};
 use oneseal_relying_party::fetch::{ConnectTo, FetchError, FetchOptions, Fetched, Fetcher};
 use serde::de::DeserializeOwned;
 
@@ -94,7 +94,9 @@ impl Remote {
     /// Dropped, a token may have been minted that nobody holds.
     pub(super) async fn mint<T: DeserializeOwned>(&self, request: &MintRequest) -> Result<T, Failure> {
         let body = written(request)?;
-        let answer = self.fetcher.post_json(&format!("{}{MINT}", self.url), self.token.expose(), body).await;
+        let bearer = HeaderValue::try_from(format!("Bearer {}", self.token.expose()));
+        let bearer = bearer.map_err(|_| Failure::internal("the token cannot stand in a header"))?;
+        let answer = self.fetcher.post_json(&format!("{}{MINT}", self.url), bearer, body).await;
         match answer {
             Ok(Fetched { status, body, .. }) => judge(&self.url, status, &body),
             Err(error) => Err(self.failure(error)),
