@@ -196,6 +196,20 @@ mod tests {
         assert_eq!(other.differences(&other), "");
     }
 
+    /// H + E: what a cache may still serve, a new key must wait for.
+    #[test]
+    fn a_declared_shared_cache_is_waited_for() {
+        let declared = Rotation { shared_cache: true, ..Rotation::default() };
+        assert_eq!(declared.propagation(), Duration::from_secs(300 + 3600 + 15));
+        assert_eq!(Rotation::default().propagation(), Duration::from_secs(300 + 15));
+        let with_lead = |shared_cache, lead| {
+            let rotation = Rotation { shared_cache, publish_lead_s: Some(lead), ..Rotation::default() };
+            rotation.check("rotation").is_empty()
+        };
+        assert!(with_lead(true, 3900) && !with_lead(true, 3899));
+        assert!(with_lead(false, 300) && !with_lead(false, 299));
+    }
+
     #[test]
     fn each_violation_names_its_knob_and_the_value_that_would_do() {
         let rotation = Rotation {

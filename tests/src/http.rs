@@ -46,7 +46,24 @@ pub struct NoAnswer(pub String);
 /// # Errors
 /// If the connection or the answer fails.
 pub async fn get(address: SocketAddr, path: &str) -> Result<Answer, NoAnswer> {
-    let request = Request::get(path).header("host", address.to_string()).body(Full::default());
+    ask(address, "GET", path, &[]).await
+}
+
+/// `method` on `path` at the server at `address`, with `headers`.
+///
+/// # Errors
+/// If the connection or the answer fails.
+pub async fn ask(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+) -> Result<Answer, NoAnswer> {
+    let mut request = Request::builder().method(method).uri(path).header("host", address.to_string());
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(Full::default());
     send(TcpStream::connect(address).await.map_err(no_answer)?, request.map_err(no_answer)?).await
 }
 
