@@ -148,6 +148,7 @@ fn every_example_of_the_help_runs() {
         "keys show",
         "keys export",
         "mint",
+        "admin token new",
         "verify",
         "config init",
         "config schema",

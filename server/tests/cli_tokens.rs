@@ -257,7 +257,7 @@ fn a_redirect_is_not_followed_with_the_token() {
     let lying = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", lying.local_addr().expect("bound"));
     let location = format!("http://{}/admin/v1/mint", elsewhere.local_addr().expect("bound"));
-    let answering = std::thread::spawn(move || {
+    let answering = std::thread::Builder::new().name("lying".to_owned()).spawn(move || {
         let (mut stream, _) = lying.accept().expect("asked");
         let mut head = [0; 8192];
         let read = stream.read(&mut head).expect("read");
@@ -266,6 +266,7 @@ fn a_redirect_is_not_followed_with_the_token() {
         stream.write_all(answer.as_bytes()).expect("written");
         String::from_utf8_lossy(&head[..read]).into_owned()
     });
+    let answering = answering.expect("a thread");
     let token = run(&mut oneseal(["admin", "token", "new", "--name", "x", "--scopes", "mint"])).done().out;
     let arguments =
         ["mint", "--admin", &url, "--admin-token-file", "/dev/stdin", "--sub", "pod", "--aud", "rp"];

@@ -37,6 +37,35 @@ async fn a_token_says_what_was_agreed_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn a_preview_is_what_would_be_minted_and_no_token() {
+    let running = es256().await;
+    let workload = pod().with_claim("pod_uid", "5c1e").expect("allowed");
+    let request = MintRequest::new(audience(AUDIENCE)).ttl(Duration::from_secs(600));
+    let preview = running.issuer.preview_with(&workload, &request).expect("allowed");
+    let minted = running.issuer.mint_with(&workload, request).await.expect("minted");
+    let mut claims: [Value; 2] =
+        [serde_json::from_str(&preview.claims).expect("JSON"), segment(&minted.token, 1)];
+    let jtis = claims.each_mut().map(|claims| claims.as_object_mut().expect("an object").remove("jti"));
+    assert_eq!(claims[0], claims[1]);
+    assert_ne!(jtis[0], jtis[1], "each is said once");
+    assert_eq!(jtis[1], Some(json!(minted.jti.to_string())));
+    assert_eq!((&preview.kid, preview.algorithm, preview.exp), (&minted.kid, minted.algorithm, minted.exp));
+    let mints = metric(&running.issuer, "oneseal_mints_total{alg=\"ES256\",result=\"ok\"}");
+    assert_eq!(mints, "1", "a preview is none");
+    for (request, words) in [
+        (MintRequest::new(audience("other")), "NotAllowed"),
+        (MintRequest::new(audience(URL)), "OwnAudience"),
+        (MintRequest::new(audience(AUDIENCE)).ttl(2 * HOUR), "LifetimeTooLong"),
+        (MintRequest::new(audience(AUDIENCE)).algorithm(Algorithm::EdDsa), "AlgorithmNotAllowed"),
+    ] {
+        let previewed = running.issuer.preview_with(&pod(), &request).expect_err(words);
+        let minted = running.issuer.mint_with(&pod(), request).await.expect_err(words);
+        assert_eq!(format!("{previewed:?}"), format!("{minted:?}"));
+        assert!(format!("{minted:?}").starts_with(words), "{minted:?}");
+    }
+}
+
+#[tokio::test]
 async fn no_two_tokens_have_one_jti() {
     let running = es256().await;
     let mut seen = std::collections::BTreeSet::new();

@@ -161,7 +161,7 @@ pub(crate) enum Literal {
     /// An array of strings.
     List(&'static [&'static str]),
     /// An array of tables.
-    Tables(&'static [&'static [(&'static str, Literal)]]),
+    Tables(&'static [&'static [(&'static str, Self)]]),
 }
 
 impl Literal {

@@ -62,7 +62,7 @@ pub(super) async fn run(args: Args, _: &Globals) -> Result<Exit, Failure> {
 fn new(args: New) -> Result<Exit, Failure> {
     let New { name, scopes, expires, json } = args;
     let mut set = Scopes::default();
-    if scopes.iter().fold(false, |twice, scope| !set.add(*scope) || twice) {
+    if !scopes.iter().all(|scope| set.add(*scope)) {
         return Err(Failure::usage("--scopes names one twice"));
     }
     let expires = expires.map(|expires| expires.after(SystemClock.wall())).transpose()?;

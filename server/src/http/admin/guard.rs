@@ -19,7 +19,7 @@ use http::{HeaderMap, HeaderValue, Request};
 use oneseal::{Clock, SystemClock};
 
 use super::scope_of;
-use crate::admin_token::{self, Scope, Scopes};
+use crate::admin_token;
 use crate::config::{self, AdminToken};
 use crate::http::caller::{Caller, Ends};
 use crate::http::error::ApiError;
@@ -116,31 +116,31 @@ impl Guard {
         request.headers_mut().remove(AUTHORIZATION);
         let verdict = judged.as_ref().map_or_else(|refused| refused.verdict, |_| Verdict::Ok);
         self.state.metrics.count_admin_auth(verdict);
-        judged.map_err(|Refused { verdict, holder, answer }| {
-            self.told.tell(verdict, holder.unwrap_or(Caller::Remote(ends)));
-            answer
+        let caller = |name| Caller::Token { name, peer: ends.peer };
+        judged.map(caller).map_err(|Refused { verdict, holder, answer }| {
+            self.told.tell(verdict, holder.map_or(Caller::Remote(ends), caller));
+            *answer
         })
     }
 
-    fn judge<B>(&self, request: &Request<B>, ends: Ends) -> Result<Caller, Refused> {
+    /// The name of the token, if all is well.
+    fn judge<B>(&self, request: &Request<B>, ends: Ends) -> Result<Arc<str>, Refused> {
         let called = self.called(request, ends)?;
         self.check_origin(request.headers(), called)?;
-        let known = self.holder(request)?;
-        let caller = || Caller::Token { name: Arc::clone(&known.name), peer: ends.peer };
-        if known.token.expires.is_some() && known.token.has_expired(SystemClock.wall()) {
+        let Known { name, token } = self.holder(request)?;
+        let of_holder =
+            |verdict, answer| Refused { holder: Some(Arc::clone(name)), ..refused(verdict, answer) };
+        if token.expires.is_some() && token.has_expired(SystemClock.wall()) {
             // In the words for a token that was never known: what is over is nobody's business.
-            let answer = ApiError::invalid_token();
-            return Err(Refused { verdict: Verdict::Expired, holder: Some(caller()), answer });
+            return Err(of_holder(Verdict::Expired, ApiError::invalid_token()));
         }
-        let Some(scope) = scope_of(request.uri().path()) else {
-            return Err(Refused { verdict: Verdict::Ok, holder: None, answer: ApiError::not_found() });
-        };
-        check_scope(known.token.scopes, scope).map_err(|answer| Refused {
-            verdict: Verdict::Scope,
-            holder: Some(caller()),
-            answer,
-        })?;
-        Ok(caller())
+        match scope_of(request.uri().path()) {
+            None => Err(refused(Verdict::Ok, ApiError::not_found())),
+            Some(scope) if !token.scopes.has(scope) => {
+                Err(of_holder(Verdict::Scope, ApiError::insufficient_scope(scope)))
+            }
+            Some(_) => Ok(Arc::clone(name)),
+        }
     }
 
     /// By which name, and port, the request calls us: the target's, which HTTP/2 and absolute targets have, and the
@@ -201,10 +201,6 @@ impl Guard {
     }
 }
 
-fn check_scope(scopes: Scopes, wanted: Scope) -> Result<(), ApiError> {
-    if scopes.has(wanted) { Ok(()) } else { Err(ApiError::insufficient_scope(wanted)) }
-}
-
 /// The bytes of the one bearer token in the head (RFC 6750 section 2.1). A token in the query is refused in words of its
 /// own, since it has been written into logs on the way; one in a body is not looked for.
 fn credential<B>(request: &Request<B>) -> Result<&[u8], Refused> {
@@ -244,15 +240,15 @@ fn host(authority: &str) -> Option<&str> {
     (is_port && !host.is_empty()).then_some(host)
 }
 
-/// A refusal, with the holder of the token where there is one.
+/// A refusal, with the name of the token where there is one.
 struct Refused {
     verdict: Verdict,
-    holder: Option<Caller>,
-    answer: ApiError,
+    holder: Option<Arc<str>>,
+    answer: Box<ApiError>,
 }
 
 fn refused(verdict: Verdict, answer: ApiError) -> Refused {
-    Refused { verdict, holder: None, answer }
+    Refused { verdict, holder: None, answer: Box::new(answer) }
 }
 
 /// Writes down who was refused: the holder of a token each time, others once a second at most, so that nobody without
