@@ -43,7 +43,7 @@ interop:
 	$(CARGO) test --locked -p oneseal-tests --test interop -- --nocapture "$$(echo '$(LIBRARY)' | tr - _)"
 
 check:
-	@scripts/need build
+	@scripts/need build workspace
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 
@@ -58,7 +58,7 @@ bench-doc:
 
 # Links to private items are for readers of the source; on the published pages they are plain names.
 docs:
-	@scripts/need build
+	@scripts/need build workspace
 	RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' $(CARGO) doc --locked --workspace --no-deps
 
 soak:

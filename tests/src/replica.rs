@@ -150,7 +150,7 @@ impl Replica {
     /// # Panics
     /// If it refuses.
     pub async fn mint(&self, body: &serde_json::Value) -> String {
-        let answer = http::post_json(&self.start.admin(), "/admin/v1/mint", body).await.expect("an answer");
+        let answer = self.try_mint(body).await;
         assert!(answer.status.is_success(), "{} {:?}", answer.status, answer.body);
         answer.json()["token"].as_str().expect("a token").to_owned()
     }
@@ -161,6 +161,14 @@ impl Replica {
     /// If it has ended.
     pub fn pid(&self) -> u32 {
         self.child.id().expect("it runs")
+    }
+
+    /// What it answers to the same, refusals included.
+    ///
+    /// # Panics
+    /// If it does not answer.
+    pub async fn try_mint(&self, body: &serde_json::Value) -> Answer {
+        http::post_json(&self.start.admin(), "/admin/v1/mint", body).await.expect("an answer")
     }
 
     /// SIGKILL, waited for.

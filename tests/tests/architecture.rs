@@ -59,6 +59,7 @@ const TESTING: Room = Room {
 /// Members that never leave this repository. They may use every room; nothing may use them.
 const UNPUBLISHED: &[(&str, &str)] = &[
     ("oneseal-tests", "tests"),
+    ("oneseal-interop-josekit", "tests/interop/josekit"),
     ("oneseal-examples", "examples"),
     ("oneseal-fuzz", "fuzz"),
     ("oneseal-bench", "bench"),

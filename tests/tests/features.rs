@@ -20,6 +20,10 @@ const TEST_ONLY: &[&str] = &[
     "trycmd",
     "cargo_metadata",
     "jsonwebtoken",
+    "josekit",
+    "openssl",
+    "openssl-sys",
+    "oneseal-interop-josekit",
 ];
 
 /// Crates whose types cross our seams: a second version would be other types of the same name.

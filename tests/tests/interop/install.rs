@@ -26,9 +26,11 @@ pub(crate) async fn installed(library: &'static Library) -> Option<PathBuf> {
     Some(out(library))
 }
 
-/// `word` with `{out}` filled in.
+/// `word` with `{out}` and `{bin}` filled in.
 pub(crate) fn fill(word: &str, out: &Path) -> String {
-    word.replace("{out}", &out.display().to_string())
+    let own = std::env::current_exe().unwrap();
+    let bin = own.parent().and_then(Path::parent).expect("a test lies in target/PROFILE/deps");
+    word.replace("{out}", &out.display().to_string()).replace("{bin}", &bin.display().to_string())
 }
 
 fn install(library: &Library) {

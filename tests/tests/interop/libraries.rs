@@ -1,7 +1,7 @@
 //! The libraries: where their adaptors are, how they are installed and started, and where their versions are pinned.
 
 /// One library. Paths are relative to its folder; `{out}` in a word is a directory for what is built, outside the
-/// repository's tree.
+/// repository's tree, and `{bin}` the one where cargo puts its programs.
 #[derive(Debug)]
 pub(crate) struct Library {
     /// Its name here, in golden files and in documentation.
@@ -18,8 +18,22 @@ pub(crate) struct Library {
     pub(crate) program: &'static [&'static str],
     /// The lock file, and the name under which the library stands there.
     pub(crate) locked: (&'static str, &'static str),
+    /// When it takes a token of a key that it has not seen, with its default settings.
+    pub(crate) notices: Notices,
+    /// The most fetches of the key set that twenty tokens with unknown kids cause.
+    pub(crate) fetches_under_attack: usize,
     /// Where it differs from what a relying party should do.
     pub(crate) deviations: &'static [Deviation],
+}
+
+/// When a new key is noticed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Notices {
+    /// An unknown kid causes a fetch: the first token of a new key is accepted.
+    AtOnce,
+    /// Until so many seconds after its last fetch the new key's tokens are refused: its cooldown, or the life of its
+    /// cache.
+    Within(u64),
 }
 
 /// A case whose verdict is another one than expected, and why.
@@ -41,6 +55,9 @@ const JOSE: Library = Library {
     leaves: "node_modules/jose/package.json",
     program: &["node", "jose.mjs"],
     locked: ("package-lock.json", "jose"),
+    // cooldownDuration of createRemoteJWKSet.
+    notices: Notices::Within(30),
+    fetches_under_attack: 1,
     deviations: &[],
 };
 
@@ -52,6 +69,9 @@ const GO_OIDC: Library = Library {
     leaves: "{out}/adaptor",
     program: &["{out}/adaptor", "go-oidc"],
     locked: ("go.mod", "github.com/coreos/go-oidc/v3"),
+    // Each unknown kid fetches; nothing limits it.
+    notices: Notices::AtOnce,
+    fetches_under_attack: 20,
     deviations: GO_DEVIATIONS,
 };
 
@@ -63,6 +83,9 @@ const GO_JOSE: Library = Library {
     leaves: "{out}/adaptor",
     program: &["{out}/adaptor", "go-jose"],
     locked: ("go.mod", "github.com/go-jose/go-jose/v4"),
+    // The adaptor's own lines, as go-oidc does it.
+    notices: Notices::AtOnce,
+    fetches_under_attack: 20,
     deviations: GO_DEVIATIONS,
 };
 
@@ -83,6 +106,9 @@ const NIMBUS: Library = Library {
         "nimbus",
     ],
     locked: ("pom.xml", "nimbus-jose-jwt.version"),
+    // The rate limit of JWKSourceBuilder.
+    notices: Notices::Within(30),
+    fetches_under_attack: 1,
     deviations: &[],
 };
 
@@ -103,6 +129,9 @@ const SPRING: Library = Library {
         "spring",
     ],
     locked: ("pom.xml", "spring-security.version"),
+    // Its key source has no rate limit.
+    notices: Notices::AtOnce,
+    fetches_under_attack: 20,
     deviations: &[],
 };
 
@@ -114,6 +143,9 @@ const PYJWT: Library = Library {
     leaves: "{out}/venv/bin/python",
     program: &["{out}/venv/bin/python", "-B", "adaptor.py", "pyjwt"],
     locked: ("requirements.txt", "pyjwt"),
+    // PyJWKClient fetches once more for each kid that its cache does not have.
+    notices: Notices::AtOnce,
+    fetches_under_attack: 20,
     deviations: &[],
 };
 
@@ -125,6 +157,9 @@ const AUTHLIB: Library = Library {
     leaves: "{out}/venv/bin/python",
     program: &["{out}/venv/bin/python", "-B", "adaptor.py", "authlib"],
     locked: ("requirements.txt", "authlib"),
+    // It fetches once more for each token whose key it does not find.
+    notices: Notices::AtOnce,
+    fetches_under_attack: 20,
     deviations: &[],
 };
 
@@ -165,8 +200,26 @@ const PIP: &[&[&str]] = &[
     ],
 ];
 
+const JOSEKIT: Library = Library {
+    name: "josekit",
+    folder: "josekit",
+    tools: &["cargo"],
+    install: &[&["cargo", "build", "--quiet", "--locked", "-p", "oneseal-interop-josekit"]],
+    leaves: "{bin}/oneseal-interop-josekit",
+    program: &["{bin}/oneseal-interop-josekit"],
+    locked: ("../../../Cargo.lock", "josekit"),
+    // Ours: josekit fetches nothing. See tests/interop/josekit/src/source.rs.
+    notices: Notices::Within(30),
+    fetches_under_attack: 1,
+    deviations: &[Deviation {
+        case: "no audience",
+        algorithms: &[],
+        why: "`JwtPayloadValidator` compares `aud` only where the token has one",
+    }],
+};
+
 /// All of them, in the order of docs/relying-parties.md.
-pub(crate) const LIBRARIES: &[Library] = &[JOSE, GO_OIDC, GO_JOSE, NIMBUS, SPRING, PYJWT, AUTHLIB];
+pub(crate) const LIBRARIES: &[Library] = &[JOSE, GO_OIDC, GO_JOSE, NIMBUS, SPRING, PYJWT, AUTHLIB, JOSEKIT];
 
 /// The library called `name`; a hyphen in it is written `_` where it names a module.
 pub(crate) const fn by_name(name: &str) -> &'static Library {

@@ -5,6 +5,7 @@
 //! adaptor    one long-lived process of a library, driven line by line (tests/interop/README.md)
 //! signing    tokens that no replica would mint, by the fleet's own keys
 //! cases      the table: token, expected verdict
+//! long_lived what is noticed of an added algorithm and an added key, and when
 //! matrix     library × algorithm × case, golden in tests/golden/interop
 //! ```
 //! One test for each library, so that they run side by side and one that is missing is skipped by its name:
@@ -17,6 +18,7 @@ mod cases;
 mod command_line;
 mod install;
 mod libraries;
+mod long_lived;
 mod matrix;
 mod signing;
 
@@ -32,6 +34,11 @@ macro_rules! libraries {
             }
 
             #[tokio::test]
+            async fn notices_an_added_algorithm_and_an_added_key() {
+                crate::long_lived::notices(LIBRARY).await;
+            }
+
+            #[tokio::test]
             async fn answers_a_person_on_the_command_line() {
                 crate::command_line::answers(LIBRARY).await;
             }
@@ -39,4 +46,4 @@ macro_rules! libraries {
     )*};
 }
 
-libraries!(jose, go_oidc, go_jose, nimbus, spring, pyjwt, authlib);
+libraries!(jose, go_oidc, go_jose, nimbus, spring, pyjwt, authlib, josekit);
