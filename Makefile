@@ -40,7 +40,8 @@ test:
 interop:
 	@scripts/need build test
 	$(CARGO) build --locked -p oneseal-server
-	$(CARGO) test --locked -p oneseal-tests --test interop -- --nocapture "$$(echo '$(LIBRARY)' | tr - _)"
+	@name=$$(echo '$(LIBRARY)' | tr - _); set -x; \
+	TEST_LIBRARY='$(LIBRARY)' $(CARGO) test --locked -p oneseal-tests --test interop -- --nocapture "library::$$name$${name:+::}" long_lived
 
 check:
 	@scripts/need build workspace

@@ -43,6 +43,14 @@ impl Verdict {
     pub(crate) fn is_accepted(&self) -> bool {
         matches!(self, Self::Accepted(_))
     }
+
+    /// In words, and the library's own name for it.
+    pub(crate) fn outcome(&self) -> (&'static str, &str) {
+        match self {
+            Self::Accepted(_) => ("accepted", ""),
+            Self::Refused(error, _) => ("refused", error),
+        }
+    }
 }
 
 impl Adaptor {

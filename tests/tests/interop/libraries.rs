@@ -4,8 +4,10 @@
 /// repository's tree, and `{bin}` the one where cargo puts its programs.
 #[derive(Debug)]
 pub(crate) struct Library {
-    /// Its name here, in golden files and in documentation.
+    /// Its name here and in golden files.
     pub(crate) name: &'static str,
+    /// Its name in its own documentation.
+    pub(crate) title: &'static str,
     /// Below `tests/interop`.
     pub(crate) folder: &'static str,
     /// Programs that must be there; without one its tests are skipped.
@@ -20,8 +22,10 @@ pub(crate) struct Library {
     pub(crate) locked: (&'static str, &'static str),
     /// When it takes a token of a key that it has not seen, with its default settings.
     pub(crate) notices: Notices,
-    /// The most fetches of the key set that twenty tokens with unknown kids cause.
+    /// The fetches of the key set that twenty tokens with unknown kids cause; below twenty: at most.
     pub(crate) fetches_under_attack: usize,
+    /// What in the library, or in the lines around it, makes both so.
+    pub(crate) because: &'static str,
     /// Where it differs from what a relying party should do.
     pub(crate) deviations: &'static [Deviation],
 }
@@ -49,48 +53,52 @@ pub(crate) struct Deviation {
 
 const JOSE: Library = Library {
     name: "jose",
+    title: "jose",
     folder: "node",
     tools: &["node", "npm"],
     install: &[&["npm", "ci", "--no-audit", "--no-fund"]],
     leaves: "node_modules/jose/package.json",
     program: &["node", "jose.mjs"],
     locked: ("package-lock.json", "jose"),
-    // cooldownDuration of createRemoteJWKSet.
     notices: Notices::Within(30),
     fetches_under_attack: 1,
+    because: "`createRemoteJWKSet` fetches for an unknown kid, but not within `cooldownDuration` (30 s) of its last fetch",
     deviations: &[],
 };
 
 const GO_OIDC: Library = Library {
     name: "go-oidc",
+    title: "go-oidc",
     folder: "go",
     tools: &["go"],
     install: GO,
     leaves: "{out}/adaptor",
     program: &["{out}/adaptor", "go-oidc"],
     locked: ("go.mod", "github.com/coreos/go-oidc/v3"),
-    // Each unknown kid fetches; nothing limits it.
     notices: Notices::AtOnce,
     fetches_under_attack: 20,
+    because: "`RemoteKeySet` fetches for each token that none of its keys verifies, and nothing limits how often",
     deviations: GO_DEVIATIONS,
 };
 
 const GO_JOSE: Library = Library {
     name: "go-jose",
+    title: "go-jose",
     folder: "go",
     tools: &["go"],
     install: GO,
     leaves: "{out}/adaptor",
     program: &["{out}/adaptor", "go-jose"],
     locked: ("go.mod", "github.com/go-jose/go-jose/v4"),
-    // The adaptor's own lines, as go-oidc does it.
     notices: Notices::AtOnce,
     fetches_under_attack: 20,
+    because: "it fetches nothing; the lines around it fetch for each unknown kid, as go-oidc does",
     deviations: GO_DEVIATIONS,
 };
 
 const NIMBUS: Library = Library {
     name: "nimbus",
+    title: "Nimbus JOSE+JWT",
     folder: "java",
     tools: JDK,
     install: MAVEN,
@@ -106,14 +114,15 @@ const NIMBUS: Library = Library {
         "nimbus",
     ],
     locked: ("pom.xml", "nimbus-jose-jwt.version"),
-    // The rate limit of JWKSourceBuilder.
     notices: Notices::Within(30),
     fetches_under_attack: 1,
+    because: "`JWKSourceBuilder` fetches for an unknown kid, within its rate limit (30 s)",
     deviations: &[],
 };
 
 const SPRING: Library = Library {
     name: "spring",
+    title: "Spring Security",
     folder: "java",
     tools: JDK,
     install: MAVEN,
@@ -129,37 +138,39 @@ const SPRING: Library = Library {
         "spring",
     ],
     locked: ("pom.xml", "spring-security.version"),
-    // Its key source has no rate limit.
     notices: Notices::AtOnce,
     fetches_under_attack: 20,
+    because: "`NimbusJwtDecoder` builds its key source without the rate limit: each unknown kid fetches",
     deviations: &[],
 };
 
 const PYJWT: Library = Library {
     name: "pyjwt",
+    title: "PyJWT",
     folder: "python",
     tools: &["python3"],
     install: PIP,
     leaves: "{out}/venv/bin/python",
     program: &["{out}/venv/bin/python", "-B", "adaptor.py", "pyjwt"],
     locked: ("requirements.txt", "pyjwt"),
-    // PyJWKClient fetches once more for each kid that its cache does not have.
-    notices: Notices::AtOnce,
-    fetches_under_attack: 20,
+    notices: Notices::Within(30),
+    fetches_under_attack: 1,
+    because: "`PyJWKClient` fetches for an unknown kid, but not within `cooldown_duration` (30 s) of its last fetch",
     deviations: &[],
 };
 
 const AUTHLIB: Library = Library {
     name: "authlib",
+    title: "Authlib",
     folder: "python",
     tools: &["python3"],
     install: PIP,
     leaves: "{out}/venv/bin/python",
     program: &["{out}/venv/bin/python", "-B", "adaptor.py", "authlib"],
     locked: ("requirements.txt", "authlib"),
-    // It fetches once more for each token whose key it does not find.
     notices: Notices::AtOnce,
     fetches_under_attack: 20,
+    because: "it fetches the key set once more for each token whose key it does not find",
     deviations: &[],
 };
 
@@ -202,15 +213,16 @@ const PIP: &[&[&str]] = &[
 
 const JOSEKIT: Library = Library {
     name: "josekit",
+    title: "josekit",
     folder: "josekit",
     tools: &["cargo"],
     install: &[&["cargo", "build", "--quiet", "--locked", "-p", "oneseal-interop-josekit"]],
     leaves: "{bin}/oneseal-interop-josekit",
     program: &["{bin}/oneseal-interop-josekit"],
     locked: ("../../../Cargo.lock", "josekit"),
-    // Ours: josekit fetches nothing. See tests/interop/josekit/src/source.rs.
     notices: Notices::Within(30),
     fetches_under_attack: 1,
+    because: "it fetches nothing; the lines around it fetch for an unknown kid, at most once in 30 s",
     deviations: &[Deviation {
         case: "no audience",
         algorithms: &[],

@@ -7,9 +7,10 @@
 //! cases      the table: token, expected verdict
 //! long_lived what is noticed of an added algorithm and an added key, and when
 //! matrix     library × algorithm × case, golden in tests/golden/interop
+//! page       the tables of docs/relying-parties.md, made from all that
 //! ```
-//! One test for each library, so that they run side by side and one that is missing is skipped by its name:
-//! `make interop LIBRARY=jose`.
+//! Tests for each library, so that they run side by side and one that is missing is skipped by its name:
+//! `make interop LIBRARY=jose`. What is noticed takes waiting, so all libraries wait at once, in one test.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -20,6 +21,7 @@ mod install;
 mod libraries;
 mod long_lived;
 mod matrix;
+mod page;
 mod signing;
 
 /// The tests of each library, named by it.
@@ -34,11 +36,6 @@ macro_rules! libraries {
             }
 
             #[tokio::test]
-            async fn notices_an_added_algorithm_and_an_added_key() {
-                crate::long_lived::notices(LIBRARY).await;
-            }
-
-            #[tokio::test]
             async fn answers_a_person_on_the_command_line() {
                 crate::command_line::answers(LIBRARY).await;
             }
@@ -46,4 +43,6 @@ macro_rules! libraries {
     )*};
 }
 
-libraries!(jose, go_oidc, go_jose, nimbus, spring, pyjwt, authlib, josekit);
+mod library {
+    libraries!(jose, go_oidc, go_jose, nimbus, spring, pyjwt, authlib, josekit);
+}

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use oneseal::Algorithm;
+use oneseal_tests::keys::TestKey;
 use oneseal_tests::{Fleet, FleetOptions, http, keys, nginx};
 use serde_json::json;
 
@@ -37,6 +38,7 @@ pub(crate) async fn holds(library: &'static Library) {
     for case in CASES {
         judge(&mut adaptor, &scene, case, &mut table).await;
     }
+    confuse(&mut adaptor, &scene, &mut table).await;
     adaptor.end().await;
     table.is_as_expected(library);
     table.is_golden(library);
@@ -99,6 +101,24 @@ async fn judge(adaptor: &mut Adaptor, scene: &Scene, case: &Case, table: &mut Ta
     }
 }
 
+/// The attacks on `alg` again, on a verifier that was told no algorithms: nothing but the library itself stands in the
+/// way. What differs from before is told as a case of its own.
+async fn confuse(adaptor: &mut Adaptor, scene: &Scene, table: &mut Table) {
+    adaptor.configure(&scene.issuer, None).await;
+    let is_accepted = |key: &&TestKey| table.is_accepted_by_default(key.algorithm);
+    let keys: Vec<_> = scene.keys.iter().filter(is_accepted).collect();
+    for case in CASES.iter().filter(|case| CONFUSIONS.iter().any(|start| case.name.starts_with(start))) {
+        for key in keys.iter().copied() {
+            let Some(token) = (case.token)(scene, key) else { continue };
+            let verdict = adaptor.verify(&token).await;
+            if !table.has(case.name, key.algorithm, &verdict) {
+                let name: &'static str = format!("{}{UNCONFIGURED}", case.name).leak();
+                table.add(name, key.algorithm, case.expect, verdict);
+            }
+        }
+    }
+}
+
 fn chosen(supported: &[String]) -> Vec<&'static str> {
     ALGORITHMS
         .iter()
@@ -112,7 +132,13 @@ fn is_in(supported: &[String], algorithm: Algorithm) -> bool {
 }
 
 const GENUINE: &str = "genuine, of each replica, before and after a kill";
-const BY_DEFAULT: &str = "genuine, no algorithms configured";
+const BY_DEFAULT: &str = "genuine, with the library's own choice of algorithms";
+
+/// What the name of a case ends with where the verifier was told no algorithms.
+pub(crate) const UNCONFIGURED: &str = ", no algorithms configured";
+
+/// How the names of the cases begin in which a token lies about its algorithm.
+const CONFUSIONS: &[&str] = &["alg ", "HS256 ", "kid of a key of another", "our RSA key used"];
 
 /// What happened, in the order of the cases.
 #[derive(Debug, Default)]
@@ -129,12 +155,8 @@ struct Row {
 }
 
 impl Row {
-    /// Verdict and the library's own name for it.
     fn outcome(&self) -> (&'static str, &str) {
-        match &self.verdict {
-            Verdict::Accepted(_) => ("accepted", ""),
-            Verdict::Refused(error, _) => ("refused", error),
-        }
+        self.verdict.outcome()
     }
 }
 
@@ -151,6 +173,17 @@ impl Table {
         if !told {
             self.rows.push(row);
         }
+    }
+
+    fn has(&self, case: &str, algorithm: Algorithm, verdict: &Verdict) -> bool {
+        let mut rows = self.rows.iter().filter(|row| (row.case, row.algorithm) == (case, algorithm));
+        rows.any(|row| row.outcome() == verdict.outcome())
+    }
+
+    fn is_accepted_by_default(&self, algorithm: Algorithm) -> bool {
+        self.rows
+            .iter()
+            .any(|row| (row.case, row.algorithm) == (BY_DEFAULT, algorithm) && row.verdict.is_accepted())
     }
 
     /// A verdict other than the expected one has a row that explains it, and each such row is needed.

@@ -24,7 +24,7 @@ pub(crate) struct KeySource {
     http: Http,
     jwks_uri: String,
     keys: JwkSet,
-    fetched: Option<Instant>,
+    fetched: Instant,
 }
 
 /// Why the keys are not there.
@@ -49,14 +49,14 @@ impl KeySource {
         }
         let jwks_uri = metadata["jwks_uri"].as_str().unwrap_or_default().to_owned();
         let keys = read(&http.fetch(&jwks_uri)?)?;
-        Ok(Self { http, jwks_uri, keys, fetched: None })
+        Ok(Self { http, jwks_uri, keys, fetched: now() })
     }
 
     /// The keys called `kid`.
     pub(crate) fn named(&mut self, kid: &str) -> Result<Vec<Jwk>, SourceError> {
-        let is_due = self.fetched.is_none_or(|at| at.elapsed() >= COOLDOWN);
+        let is_due = self.fetched.elapsed() >= COOLDOWN;
         if self.keys.get(kid).is_empty() && is_due {
-            self.fetched = Some(now());
+            self.fetched = now();
             self.keys = read(&self.http.fetch(&self.jwks_uri)?)?;
         }
         Ok(self.keys.get(kid).into_iter().cloned().collect())
