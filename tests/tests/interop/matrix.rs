@@ -94,22 +94,27 @@ async fn judge(adaptor: &mut Adaptor, scene: &Scene, case: &Case, table: &mut Ta
     let supported = adaptor.algorithms.clone();
     for key in scene.keys.iter().filter(|key| is_in(&supported, key.algorithm)) {
         let Some(token) = (case.token)(scene, key) else { continue };
-        adaptor.configure(&scene.issuer, Some(&chosen(&supported))).await;
-        let control = adaptor.verify(&(CASES[0].token)(scene, key).unwrap()).await;
-        assert!(control.is_accepted(), "the control of {}, {}: {control:?}", case.name, key.algorithm);
+        warm(adaptor, scene, key, Some(&chosen(&supported))).await;
         table.add(case.name, key.algorithm, case.expect, adaptor.verify(&token).await);
     }
+}
+
+/// A new verifier that has accepted a good token of `key`: the control of what it refuses next.
+async fn warm(adaptor: &mut Adaptor, scene: &Scene, key: &TestKey, algorithms: Option<&[&str]>) {
+    adaptor.configure(&scene.issuer, algorithms).await;
+    let control = adaptor.verify(&(CASES[0].token)(scene, key).unwrap()).await;
+    assert!(control.is_accepted(), "the control, {}: {control:?}", key.algorithm);
 }
 
 /// The attacks on `alg` again, on a verifier that was told no algorithms: nothing but the library itself stands in the
 /// way. What differs from before is told as a case of its own.
 async fn confuse(adaptor: &mut Adaptor, scene: &Scene, table: &mut Table) {
-    adaptor.configure(&scene.issuer, None).await;
     let is_accepted = |key: &&TestKey| table.is_accepted_by_default(key.algorithm);
     let keys: Vec<_> = scene.keys.iter().filter(is_accepted).collect();
     for case in CASES.iter().filter(|case| CONFUSIONS.iter().any(|start| case.name.starts_with(start))) {
         for key in keys.iter().copied() {
             let Some(token) = (case.token)(scene, key) else { continue };
+            warm(adaptor, scene, key, None).await;
             let verdict = adaptor.verify(&token).await;
             if !table.has(case.name, key.algorithm, &verdict) {
                 let name: &'static str = format!("{}{UNCONFIGURED}", case.name).leak();
