@@ -110,6 +110,19 @@ impl Fleet {
         self.connect().await;
     }
 
+    /// Starts each replica anew, one after the other, with `algorithm` in `issuer.algorithms` too.
+    ///
+    /// # Panics
+    /// If one does not come back.
+    pub async fn announce(&mut self, algorithm: Algorithm) {
+        for at in 0..self.replicas.len() {
+            let mut start = self.replicas.remove(at).kill().await;
+            start.algorithms.push(algorithm);
+            self.replicas.insert(at, start.ready().await);
+        }
+        self.connect().await;
+    }
+
     /// The keys of its ring, private halves included, for tokens that no replica would mint.
     ///
     /// # Panics

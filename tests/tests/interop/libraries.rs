@@ -26,8 +26,30 @@ pub(crate) struct Library {
     pub(crate) fetches_under_attack: usize,
     /// What in the library, or in the lines around it, makes both so.
     pub(crate) because: &'static str,
+    /// What it makes of algorithms that come later, when it chooses them itself.
+    pub(crate) later: Later,
     /// Where it differs from what a relying party should do.
     pub(crate) deviations: &'static [Deviation],
+}
+
+/// What becomes of the first token of a further algorithm, as long as the verifier is not made anew.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Later {
+    /// Discovery has listed the algorithm since before the verifier was made; its key is new.
+    pub(crate) listed_before: Late,
+    /// Discovery lists it since, too.
+    pub(crate) listed_since: Late,
+    /// Where it has its algorithms from.
+    pub(crate) because: &'static str,
+}
+
+/// Its verdict, once it has seen the key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Late {
+    /// Accepted.
+    Taken,
+    /// Refused by this name.
+    Refused(&'static str),
 }
 
 /// When a new key is noticed.
@@ -63,6 +85,7 @@ const JOSE: Library = Library {
     notices: Notices::Within(30),
     fetches_under_attack: 1,
     because: "`createRemoteJWKSet` fetches for an unknown kid, but not within `cooldownDuration` (30 s) of its last fetch",
+    later: Later { listed_before: Late::Taken, listed_since: Late::Taken, because: "each key's own `alg`" },
     deviations: &[],
 };
 
@@ -78,6 +101,11 @@ const GO_OIDC: Library = Library {
     notices: Notices::AtOnce,
     fetches_under_attack: 20,
     because: "`RemoteKeySet` fetches for each token that none of its keys verifies, and nothing limits how often",
+    later: Later {
+        listed_before: Late::Taken,
+        listed_since: Late::Refused("oidc: malformed jwt: unexpected signature algorithm …; expected …"),
+        because: "discovery, read once by `NewProvider`",
+    },
     deviations: GO_DEVIATIONS,
 };
 
@@ -93,6 +121,11 @@ const GO_JOSE: Library = Library {
     notices: Notices::AtOnce,
     fetches_under_attack: 20,
     because: "it fetches nothing; the lines around it fetch for each unknown kid, as go-oidc does",
+    later: Later {
+        listed_before: Late::Taken,
+        listed_since: Late::Refused("unexpected signature algorithm …; expected …"),
+        because: "its caller; here discovery, read once by the lines around it",
+    },
     deviations: GO_DEVIATIONS,
 };
 
@@ -117,6 +150,11 @@ const NIMBUS: Library = Library {
     notices: Notices::Within(30),
     fetches_under_attack: 1,
     because: "`JWKSourceBuilder` fetches for an unknown kid, within its rate limit (30 s)",
+    later: Later {
+        listed_before: Late::Taken,
+        listed_since: Late::Refused("BadJOSEException"),
+        because: "its caller; here discovery, read once by the lines around it",
+    },
     deviations: &[],
 };
 
@@ -141,6 +179,11 @@ const SPRING: Library = Library {
     notices: Notices::AtOnce,
     fetches_under_attack: 20,
     because: "`NimbusJwtDecoder` builds its key source without the rate limit: each unknown kid fetches",
+    later: Later {
+        listed_before: Late::Refused("BadJwtException: BadJOSEException"),
+        listed_since: Late::Refused("BadJwtException: BadJOSEException"),
+        because: "the keys that are published while it is made (`getJWSAlgorithms`), not discovery",
+    },
     deviations: &[],
 };
 
@@ -156,6 +199,11 @@ const PYJWT: Library = Library {
     notices: Notices::Within(30),
     fetches_under_attack: 1,
     because: "`PyJWKClient` fetches for an unknown kid, but not within `cooldown_duration` (30 s) of its last fetch",
+    later: Later {
+        listed_before: Late::Taken,
+        listed_since: Late::Refused("InvalidAlgorithmError"),
+        because: "its caller; here discovery, read once, as its page on OpenID Connect does",
+    },
     deviations: &[],
 };
 
@@ -171,6 +219,11 @@ const AUTHLIB: Library = Library {
     notices: Notices::AtOnce,
     fetches_under_attack: 20,
     because: "it fetches the key set once more for each token whose key it does not find",
+    later: Later {
+        listed_before: Late::Taken,
+        listed_since: Late::Refused("UnsupportedAlgorithmError"),
+        because: "discovery, read once by `load_server_metadata`",
+    },
     deviations: &[],
 };
 
@@ -223,6 +276,11 @@ const JOSEKIT: Library = Library {
     notices: Notices::Within(30),
     fetches_under_attack: 1,
     because: "it fetches nothing; the lines around it fetch for an unknown kid, at most once in 30 s",
+    later: Later {
+        listed_before: Late::Taken,
+        listed_since: Late::Taken,
+        because: "each key's own `alg`, in the lines around it",
+    },
     deviations: &[Deviation {
         case: "no audience",
         algorithms: &[],

@@ -25,7 +25,7 @@ const UNKNOWN: usize = 20;
 /// How often a refused token is tried again.
 const AGAIN: Duration = Duration::from_millis(250);
 
-/// All libraries at one fleet, at the same time: most of it is waiting. `TEST_LIBRARY` names the only one wanted.
+/// All libraries at one fleet, at the same time: most of it is waiting.
 #[tokio::test]
 async fn each_library_notices_an_added_algorithm_and_an_added_key_as_its_row_says() {
     let mut parties = started().await;
@@ -65,7 +65,8 @@ async fn each_library_notices_an_added_algorithm_and_an_added_key_as_its_row_say
     }
 }
 
-async fn started() -> Vec<(&'static Library, Adaptor)> {
+/// An adaptor of each library that is there; `TEST_LIBRARY` names the only one wanted.
+pub(crate) async fn started() -> Vec<(&'static Library, Adaptor)> {
     let only = std::env::var("TEST_LIBRARY").unwrap_or_default();
     let is_known = only.is_empty() || LIBRARIES.iter().any(|library| library.name == only);
     assert!(is_known, "TEST_LIBRARY={only} is none of the libraries");
@@ -88,7 +89,7 @@ struct Noticed {
 }
 
 /// Publishes a key, sees it everywhere, lets it sign, and sees that it does: a token of it.
-async fn added(fleet: &Fleet, algorithm: Algorithm) -> String {
+pub(crate) async fn added(fleet: &Fleet, algorithm: Algorithm) -> String {
     let key = keys::fresh(&[algorithm]).await.remove(0);
     keys::publish(&fleet.key, &key);
     let replicas = fleet.replicas.iter().map(|replica| replica.documents);
@@ -179,11 +180,11 @@ async fn attack(adaptor: &mut Adaptor, fleet: &Fleet) -> usize {
     fetched() - before
 }
 
-fn wanted(alg: &str) -> Value {
+pub(crate) fn wanted(alg: &str) -> Value {
     json!({ "sub": "pod-1", "aud": "test", "ttl_s": 3600, "alg": alg })
 }
 
-fn tell(text: &str) {
+pub(crate) fn tell(text: &str) {
     #[expect(clippy::print_stdout, reason = "what was measured is shown with the test's output")]
     {
         println!("{text}");

@@ -5,6 +5,7 @@
 //! adaptor    one long-lived process of a library, driven line by line (tests/interop/README.md)
 //! signing    tokens that no replica would mint, by the fleet's own keys
 //! cases      the table: token, expected verdict
+//! later      what is taken of an algorithm that comes later, by who chooses algorithms himself
 //! long_lived what is noticed of an added algorithm and an added key, and when
 //! matrix     library × algorithm × case, golden in tests/golden/interop
 //! page       the tables of docs/relying-parties.md, made from all that
@@ -18,6 +19,7 @@ mod adaptor;
 mod cases;
 mod command_line;
 mod install;
+mod later;
 mod libraries;
 mod long_lived;
 mod matrix;

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::libraries::{LIBRARIES, Library, Notices};
+use crate::libraries::{LIBRARIES, Late, Library, Notices};
 use crate::matrix::{UNCONFIGURED, golden};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/relying-parties.md");
@@ -14,7 +14,7 @@ const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/relying-parties
 fn the_page_tells_what_the_golden_files_tell() {
     let page = std::fs::read_to_string(PAGE).unwrap();
     let mut wanted = page.clone();
-    for (name, table) in [("verdicts", verdicts()), ("notices", notices())] {
+    for (name, table) in [("verdicts", verdicts()), ("notices", notices()), ("later", later())] {
         wanted = with_table(&wanted, name, &table);
     }
     if std::env::var_os("TEST_BLESS").is_some() {
@@ -111,6 +111,23 @@ fn notices() -> String {
             most => format!("at most {most}"),
         };
         let _ = writeln!(text, "| {} | {when} | {fetches} | {} |", library.name, library.because);
+    }
+    text
+}
+
+/// What each library takes of an algorithm that comes later.
+fn later() -> String {
+    let mut text =
+        "| library | listed before | listed since | it has its algorithms from |\n|---|---|---|---|\n"
+            .to_owned();
+    let verdict = |late| match late {
+        Late::Taken => "accepted",
+        Late::Refused(_) => "refused until it is made anew",
+    };
+    for library in LIBRARIES {
+        let later = library.later;
+        let (before, since) = (verdict(later.listed_before), verdict(later.listed_since));
+        let _ = writeln!(text, "| {} | {before} | {since} | {} |", library.name, later.because);
     }
     text
 }
