@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 
-use crate::target::{CAPACITY, JWKS, Target, as_many_as, soaked};
+use crate::target::{CAPACITY, JWKS, Target, room_for, soaked};
 
 /// Opens `count` connections, `TOGETHER` at a time, each by `open`, and keeps what that gives.
 pub(crate) async fn opened<T: Send + 'static, F: Future<Output = Option<T>> + Send + 'static>(
@@ -51,7 +51,8 @@ fn is_kept(stream: &TcpStream) -> bool {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_idle_connections_lock_nobody_out() {
     let target = Target::plain().await;
-    let (address, count) = (target.documents, as_many_as(10_000));
+    let (address, room) = (target.documents, room_for(10_000).await);
+    let count = room.count;
     let idle = target.beside(opened(count, move || idle(address))).await;
     assert_eq!(idle.len(), count, "each was served when it came");
     let open = target.connections().await;
@@ -67,7 +68,8 @@ async fn ten_thousand_idle_connections_lock_nobody_out() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thousands_that_say_nothing_lock_nobody_out() {
     let target = Target::plain().await;
-    let (address, count) = (target.documents, as_many_as(8_000));
+    let (address, room) = (target.documents, room_for(8_000).await);
+    let count = room.count;
     let silent =
         target.beside(opened(count, move || async move { TcpStream::connect(address).await.ok() })).await;
     assert!(target.connections().await <= CAPACITY as u64);

@@ -6,7 +6,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::connections::opened;
-use crate::target::{CAPACITY, JWKS, Target, as_many_as};
+use crate::target::{CAPACITY, JWKS, Target, room_for};
 
 /// Half a head, as long as the longest that is taken.
 async fn half_sent(address: SocketAddr) -> Option<TcpStream> {
@@ -19,7 +19,8 @@ async fn half_sent(address: SocketAddr) -> Option<TcpStream> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn heads_that_never_end_are_dropped_after_a_while_and_lock_nobody_out() {
     let target = Target::plain().await;
-    let (address, count) = (target.documents, as_many_as(CAPACITY + 500));
+    let (address, room) = (target.documents, room_for(CAPACITY + 500).await);
+    let count = room.count;
     target
         .beside(async {
             let slow = opened(count, move || half_sent(address)).await;
@@ -59,12 +60,14 @@ async fn unread(address: SocketAddr) -> Option<TcpStream> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_that_nobody_reads_are_not_piled_up() {
     let target = Target::plain().await;
-    let (address, count) = (target.documents, as_many_as(300));
+    let (address, room) = (target.documents, room_for(300 + CAPACITY).await);
+    let count = 300;
     let unread = target.beside(opened(count, move || unread(address))).await;
     assert_eq!(unread.len(), count);
     target.assert_grew_below(20, &format!("{count} clients that ask and never read"));
     // They make room like any other that is of no use.
-    let others = target.beside(opened(as_many_as(CAPACITY), move || crate::connections::idle(address))).await;
-    assert_eq!(others.len(), as_many_as(CAPACITY));
+    let others = room.count - count;
+    let idle = target.beside(opened(others, move || crate::connections::idle(address))).await;
+    assert_eq!(idle.len(), others);
     target.assert_grew_below(140, "and as many idle ones as there may be");
 }

@@ -1,6 +1,7 @@
 //! The server under attack: what it needs of memory, and whether others are still served.
 
 use std::net::SocketAddr;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,6 +13,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 pub(crate) const JWKS: &str = "/.well-known/jwks.json";
@@ -132,21 +134,42 @@ pub(crate) fn soaked(times: usize) -> usize {
     times * factor.map_or(1, |soak| (soak / 20).max(1))
 }
 
-/// As many connections as this process may open, up to `wanted`; says so if those are fewer.
-pub(crate) fn as_many_as(wanted: usize) -> usize {
+/// So many connections that a test may open.
+pub(crate) struct Room {
+    pub(crate) count: usize,
+    _files: SemaphorePermit<'static>,
+}
+
+/// Room for as many connections as this process may open, up to `wanted`; says so if those are fewer. Tests run side by
+/// side in one process, so that one may have to wait for another.
+pub(crate) async fn room_for(wanted: usize) -> Room {
+    static FILES: OnceLock<(usize, Semaphore)> = OnceLock::new();
+    let (most, files) = FILES.get_or_init(|| {
+        let most = raised_limit().saturating_sub(OTHER_FILES).min(MANY);
+        (most, Semaphore::new(most))
+    });
+    let count = wanted.min(*most);
+    if count < wanted {
+        #[expect(clippy::print_stderr, reason = "what a test leaves out is named in its output")]
+        {
+            eprintln!("SCALED DOWN: {count} connections in place of {wanted}: RLIMIT_NOFILE is too low");
+        }
+    }
+    let permits = u32::try_from(count).unwrap();
+    Room { count, _files: files.acquire_many(permits).await.unwrap() }
+}
+
+fn raised_limit() -> usize {
     let limit = getrlimit(Resource::Nofile);
     // Whoever may not raise it has what it had.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-    // Tests run side by side in one process.
-    let most = getrlimit(Resource::Nofile).current.map_or(wanted, |files| files as usize * 3 / 5);
-    if most < wanted {
-        #[expect(clippy::print_stderr, reason = "what a test leaves out is named in its output")]
-        {
-            eprintln!("SCALED DOWN: {most} connections in place of {wanted}: RLIMIT_NOFILE is too low");
-        }
-    }
-    most.min(wanted)
+    getrlimit(Resource::Nofile).current.map_or(MANY, |files| usize::try_from(files).unwrap_or(MANY))
 }
+
+/// For everything that is not counted.
+const OTHER_FILES: usize = 1_000;
+/// A client's port is one of some 28,000.
+const MANY: usize = 18_000;
 
 /// Sends everything, or as much as is taken before the other side closes; then reads until it does.
 pub(crate) async fn exchange(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {

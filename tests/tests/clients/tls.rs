@@ -16,7 +16,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::connections::opened;
-use crate::target::{CAPACITY, JWKS, PATIENCE, Target, as_many_as, finish, soaked};
+use crate::target::{CAPACITY, JWKS, PATIENCE, Target, finish, room_for, soaked};
 
 const HOST: &str = "oidc.example";
 
@@ -102,7 +102,8 @@ fn client_hello(config: &Arc<ClientConfig>) -> Vec<u8> {
 async fn half_a_handshake_is_dropped_after_a_while_and_locks_nobody_out() {
     let (target, config) = target().await;
     let (address, hello) = (target.documents, client_hello(&config));
-    let count = as_many_as(CAPACITY + 500);
+    let room = room_for(CAPACITY + 500).await;
+    let count = room.count;
     beside(&target, &config, async {
         let half = hello[..hello.len() / 2].to_vec();
         let cut = opened(count, move || {
@@ -127,7 +128,8 @@ async fn half_a_handshake_is_dropped_after_a_while_and_locks_nobody_out() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn idle_tls_connections_cost_a_bounded_amount() {
     let (target, config) = target().await;
-    let (address, count) = (target.documents, as_many_as(soaked(600).min(CAPACITY)));
+    let (address, room) = (target.documents, room_for(soaked(600).min(CAPACITY)).await);
+    let count = room.count;
     let client = Arc::clone(&config);
     let idle = beside(&target, &config, opened(count, move || idle(address, Arc::clone(&client)))).await;
     assert_eq!(idle.len(), count);
@@ -137,7 +139,8 @@ async fn idle_tls_connections_cost_a_bounded_amount() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_that_nobody_reads_are_not_piled_up_in_records_either() {
     let (target, config) = target().await;
-    let (address, count) = (target.documents, as_many_as(200));
+    let (address, room) = (target.documents, room_for(200).await);
+    let count = room.count;
     let client = Arc::clone(&config);
     let unread = opened(count, move || {
         let config = Arc::clone(&client);
