@@ -136,7 +136,9 @@ fn audit_lines_stay_when_the_log_is_quiet() {
 #[test]
 fn status_tells_keys_and_freshness() {
     let (place, server) = minting();
-    let status = server.admin("GET", "/admin/v1/status", "").json();
+    let answer = server.admin("GET", "/admin/v1/status", "");
+    assert_eq!(answer.header("cache-control"), Some("no-store"));
+    let status = answer.json();
     assert_eq!(status["issuer"], ISSUER);
     assert_eq!((&status["incarnation"], &status["revision"]), (&json!(1), &json!(1)));
     assert_eq!(status["minting"], "on");

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State as Shared;
+use axum::response::{IntoResponse, Response};
+use http::header::CACHE_CONTROL;
 use serde_json::{Value, json};
 
 use super::Admin;
@@ -16,7 +18,7 @@ use super::Admin;
 ///   "keys": [ { "kid", "alg", "state", "signs", "has_private" } ]
 /// }
 /// ```
-pub(super) async fn status(Shared(admin): Shared<Arc<Admin>>) -> Json<Value> {
+pub(super) async fn status(Shared(admin): Shared<Arc<Admin>>) -> Response {
     let state = &admin.state;
     let (snapshot, health) = (state.issuer.snapshot(), state.issuer.health());
     let identity = snapshot.identity();
@@ -33,7 +35,7 @@ pub(super) async fn status(Shared(admin): Shared<Arc<Admin>>) -> Json<Value> {
             })
         })
         .collect();
-    Json(json!({
+    let body: Value = json!({
         "issuer": state.issuer.url().as_str(),
         "incarnation": identity.incarnation,
         "revision": identity.revision,
@@ -45,5 +47,6 @@ pub(super) async fn status(Shared(admin): Shared<Arc<Admin>>) -> Json<Value> {
         "draining": state.is_draining(),
         "version": env!("CARGO_PKG_VERSION"),
         "keys": keys,
-    }))
+    });
+    ([(CACHE_CONTROL, "no-store")], Json(body)).into_response()
 }
