@@ -28,11 +28,13 @@ function refused(error) {
 async function serve() {
   const say = (value) => process.stdout.write(`${JSON.stringify(value)}\n`);
   say({ library: "jose", version, algorithms: ALGORITHMS });
-  let verify = async () => { throw new Error("not configured"); };
+  const unconfigured = async () => { throw badRequest("verify before a configure that was answered with ok"); };
+  let verify = unconfigured;
   for await (const line of createInterface({ input: process.stdin })) {
-    const request = JSON.parse(line);
     try {
+      const request = read(line);
       if (request.verb === "configure") {
+        verify = unconfigured;
         verify = await relyingParty(request);
         say({ ok: true });
       } else {
@@ -42,6 +44,21 @@ async function serve() {
       say(refused(error));
     }
   }
+}
+
+function read(line) {
+  let request;
+  try {
+    request = JSON.parse(line);
+  } catch (error) {
+    throw badRequest(error.message);
+  }
+  if (request?.verb !== "configure" && request?.verb !== "verify") throw badRequest("wanted: configure or verify");
+  return request;
+}
+
+function badRequest(message) {
+  return Object.assign(new Error(message), { code: "bad_request" });
 }
 
 function usage(message) {

@@ -116,8 +116,16 @@ impl Adaptor {
     }
 
     async fn ask(&mut self, request: &Value) -> Value {
+        self.answer_to(request.to_string().as_bytes()).await
+    }
+
+    /// What it answers to any line, given without its end.
+    ///
+    /// # Panics
+    /// If it does not answer.
+    pub(crate) async fn answer_to(&mut self, line: &[u8]) -> Value {
         let pipe = self.requests.as_mut().unwrap();
-        pipe.write_all(format!("{request}\n").as_bytes()).await.unwrap();
+        pipe.write_all(&[line, b"\n"].concat()).await.unwrap();
         pipe.flush().await.unwrap();
         self.line().await
     }

@@ -8,6 +8,7 @@
 //! later      what is taken of an algorithm that comes later, by who chooses algorithms himself
 //! long_lived what is noticed of an added algorithm and an added key, and when
 //! matrix     library × algorithm × case, golden in tests/golden/interop
+//! protocol   what an adaptor answers to lines of every wrong kind
 //! page       the tables of docs/relying-parties.md, made from all that
 //! ```
 //! Tests for each library, so that they run side by side and one that is missing is skipped by its name:
@@ -24,6 +25,7 @@ mod libraries;
 mod long_lived;
 mod matrix;
 mod page;
+mod protocol;
 mod signing;
 
 /// The tests of each library, named by it.
@@ -35,6 +37,11 @@ macro_rules! libraries {
             #[tokio::test]
             async fn accepts_what_each_replica_mints_and_refuses_what_it_must() {
                 crate::matrix::holds(LIBRARY).await;
+            }
+
+            #[tokio::test]
+            async fn answers_every_line_whatever_it_is() {
+                crate::protocol::holds(LIBRARY).await;
             }
 
             #[tokio::test]

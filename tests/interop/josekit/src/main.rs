@@ -50,8 +50,8 @@ enum Refusal {
     Jose(#[from] JoseError),
     #[error(transparent)]
     Source(#[from] SourceError),
-    #[error("no configuration has been given")]
-    NotConfigured,
+    #[error("{0}")]
+    BadRequest(String),
 }
 
 impl RelyingParty {
@@ -100,12 +100,12 @@ fn verifier(jwk: &Jwk) -> Result<Box<dyn JwsVerifier>, Refusal> {
 }
 
 impl Refusal {
-    /// josekit's own name, that of the variant.
+    /// josekit's own name, that of the variant; of a line that is none of the protocol's, the protocol's.
     fn name(&self) -> String {
         let text = match self {
             Self::Jose(error) => format!("{error:?}"),
             Self::Source(error) => format!("{error:?}"),
-            Self::NotConfigured => "NotConfigured".to_owned(),
+            Self::BadRequest(_) => "bad_request".to_owned(),
         };
         text.split(['(', ' ']).next().unwrap_or_default().to_owned()
     }
@@ -134,9 +134,8 @@ fn serve() -> std::io::Result<()> {
     let hello = json!({ "library": "josekit", "version": version(), "algorithms": ALGORITHMS });
     writeln!(out, "{hello}")?;
     let mut relying_party = None;
-    for line in std::io::stdin().lock().lines() {
-        let request: Value = serde_json::from_str(&line?)?;
-        let answer = answer(&mut relying_party, &request).unwrap_or_else(
+    for line in std::io::stdin().lock().split(b'\n') {
+        let answer = answer(&mut relying_party, &line?).unwrap_or_else(
             |refusal| json!({ "ok": false, "error": refusal.name(), "message": refusal.text() }),
         );
         writeln!(out, "{answer}")?;
@@ -145,16 +144,24 @@ fn serve() -> std::io::Result<()> {
     Ok(())
 }
 
-fn answer(relying_party: &mut Option<RelyingParty>, request: &Value) -> Result<Value, Refusal> {
+fn answer(relying_party: &mut Option<RelyingParty>, line: &[u8]) -> Result<Value, Refusal> {
+    let request: Value =
+        serde_json::from_slice(line).map_err(|error| Refusal::BadRequest(error.to_string()))?;
     let text = |name: &str| request[name].as_str().unwrap_or_default();
+    if !["configure", "verify"].contains(&text("verb")) {
+        return Err(Refusal::BadRequest("wanted: configure or verify".to_owned()));
+    }
     if text("verb") == "configure" {
+        *relying_party = None;
         let algorithms = request["algorithms"]
             .as_array()
             .map(|names| names.iter().filter_map(Value::as_str).map(str::to_owned).collect());
         *relying_party = Some(RelyingParty::discover(text("issuer"), text("audience"), algorithms)?);
         return Ok(json!({ "ok": true }));
     }
-    let claims = relying_party.as_mut().ok_or(Refusal::NotConfigured)?.verify(text("token"))?;
+    let unconfigured =
+        || Refusal::BadRequest("verify before a configure that was answered with ok".to_owned());
+    let claims = relying_party.as_mut().ok_or_else(unconfigured)?.verify(text("token"))?;
     Ok(json!({ "ok": true, "claims": claims }))
 }
 
