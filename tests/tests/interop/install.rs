@@ -21,9 +21,31 @@ pub(crate) async fn installed(library: &'static Library) -> Option<PathBuf> {
             require::skip(library.name, &format!("{tool} is not installed"));
             return None;
         }
+        if let Some((_, _, why)) =
+            PROBES.iter().find(|(name, words, _)| name == tool && !works(library, words))
+        {
+            require::skip(library.name, why);
+            return None;
+        }
     }
     tokio::task::spawn_blocking(|| install(library)).await.unwrap();
     Some(out(library))
+}
+
+/// What a tool that is there must do, and why it is of no use otherwise. `scripts/need` asks the same.
+const PROBES: &[(&str, &[&str], &str)] = &[
+    ("go", &["go", "list", "-m"], "this Go is older than the one in go.mod, and may not fetch that"),
+    ("javac", &["javac", "--release", "17", "-version"], "the JDK is older than 17"),
+    (
+        "python3",
+        &["python3", "-c", "import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))"],
+        "this Python is older than 3.11 or has no venv (Debian: apt-get install python3-venv)",
+    ),
+];
+
+fn works(library: &Library, words: &[&str]) -> bool {
+    let output = Command::new(words[0]).args(&words[1..]).current_dir(library.place()).output();
+    output.is_ok_and(|output| output.status.success())
 }
 
 /// `word` with `{out}` and `{bin}` filled in.
