@@ -180,7 +180,7 @@ async fn thousands_of_http_2_connections_make_room_for_each_other() {
     let target = Target::plain().await;
     let (address, room) = (target.documents, room_for(4_000).await);
     let count = room.count;
-    let idle = target
+    let mut idle = target
         .beside(opened(count, move || async move {
             let mut stream = TcpStream::connect(address).await.ok()?;
             stream.write_all(&hello(&[])).await.ok()?;
@@ -189,7 +189,8 @@ async fn thousands_of_http_2_connections_make_room_for_each_other() {
         .await;
     target.has_at_most(HTTP2_CAPACITY + 1).await;
     target.assert_grew_below(60, &format!("{count} connections of HTTP/2"));
-    drop(idle);
+    let first = rest_of(&mut idle[0]).await;
+    assert_eq!(goaway(&first), Some(0), "told in order, without an error: {first:?}");
 }
 
 /// Each floods one connection, without reading for as long as it sends.
