@@ -9,6 +9,7 @@
 //! long_lived what is noticed of an added algorithm and an added key, and when
 //! matrix     library × algorithm × case, golden in tests/golden/interop
 //! protocol   what an adaptor answers to lines of every wrong kind
+//! odd        an issuer that redirects, is late, large or in strange company: who minds which
 //! page       the tables of docs/relying-parties.md, made from all that
 //! ```
 //! Tests for each library, so that they run side by side and one that is missing is skipped by its name:
@@ -24,6 +25,7 @@ mod later;
 mod libraries;
 mod long_lived;
 mod matrix;
+mod odd;
 mod page;
 mod protocol;
 mod signing;
