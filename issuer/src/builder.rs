@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use http::HeaderName;
 use oneseal_coordination::{Clock, SystemClock};
 use oneseal_keystore::{Algorithm, Findings, Follower, IssuerUrl, Keystore, KeystoreOptions, Rotation};
 use oneseal_providers::SecretProvider;
@@ -31,7 +32,7 @@ use crate::tasks::Tasks;
 /// No rule (nothing is minted) · algorithm RS256 · the times of [`Rotation::default`], which a ring document
 /// overrides · a single key replaced by another is refused · no passphrase, no member: the value is the key, unencrypted ·
 /// the system's clock · one signing thread for each
-/// processor.
+/// processor · no header reserved.
 #[derive(Debug)]
 #[must_use = "an issuer exists only once it is built"]
 pub struct Builder {
@@ -46,6 +47,7 @@ pub struct Builder {
     member: Option<String>,
     clock: Arc<dyn Clock>,
     signing_threads: Option<usize>,
+    reserved_header: Option<HeaderName>,
     /// Found in what the setters were given; told by `build` with all the rest.
     faults: Findings,
 }
@@ -64,6 +66,7 @@ impl Builder {
             member: None,
             clock: Arc::new(SystemClock),
             signing_threads: None,
+            reserved_header: None,
             faults: Findings::new(),
         }
     }
@@ -138,6 +141,14 @@ impl Builder {
         self
     }
 
+    /// A header that a layer outside puts into every answer, such as `x-request-id`: answers with a document come with
+    /// it, empty, and are to be given its value by [`HeaderMap::insert`](http::HeaderMap::insert). A map of headers that
+    /// has to grow for one more costs an answer as much as all that it holds.
+    pub fn reserve_header(mut self, name: HeaderName) -> Self {
+        self.reserved_header = Some(name);
+        self
+    }
+
     /// Loads and judges the key, and builds the issuer with the tasks that keep it up to date. Binds nothing, spawns
     /// no task, makes no key: without a usable one it fails. Run the [`Tasks`]; until then nothing is minted.
     ///
@@ -194,7 +205,7 @@ impl Builder {
 
     fn assemble(self, parts: Parts) -> (Issuer, Tasks) {
         let Parts { url, rules, keystore, follower, pool, findings } = parts;
-        let endpoints = Endpoints::new(&url, &self.algorithms);
+        let endpoints = Endpoints::new(&url, &self.algorithms, self.reserved_header);
         let live = Arc::new(Live::new(keystore.snapshot(), endpoints, self.clock.wall()));
         let orphaned = CancellationToken::new();
         let tasks = Tasks::new(Arc::clone(&live), follower, Arc::clone(&self.clock), orphaned.clone());

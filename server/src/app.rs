@@ -6,6 +6,7 @@ use oneseal::{Algorithm, Builder, EnvProvider, FileProvider, InlineProvider, Iss
 use secrecy::ExposeSecret;
 
 use crate::config::{Config, PassphraseChoice, ProviderChoice, Unlocking};
+use crate::http::request_id::X_REQUEST_ID;
 
 /// The builder of the configured issuer.
 pub(crate) fn issuer(config: &Config, allow_key_replacement: bool) -> Builder {
@@ -14,6 +15,7 @@ pub(crate) fn issuer(config: &Config, allow_key_replacement: bool) -> Builder {
     key_only(config.issuer.as_str(), &config.provider, &config.unlocking, &settings.algorithms)
         .rotation(settings.rotation.clone())
         .allow_key_replacement(allow_key_replacement)
+        .reserve_header(X_REQUEST_ID)
         .mint_audiences(audiences.iter().cloned())
 }
 

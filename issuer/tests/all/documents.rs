@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use oneseal::{Algorithm, Issuer, Rotation};
 
 use crate::support::{ES256, RS256, URL, bare, es256, get, golden, headers, json, start};
@@ -111,6 +111,25 @@ async fn a_known_tag_gets_304_without_a_body() {
         }
         let other = headers(&[("if-none-match", "\"other\"")]);
         assert_eq!(running.issuer.respond(&Method::GET, path, &other).expect("ours").body(), whole.body());
+    }
+}
+
+#[tokio::test]
+async fn a_reserved_header_comes_empty_with_every_document_and_only_if_it_is_asked_for() {
+    let key = || bare(&[("current.pem", RS256)]);
+    let name = HeaderName::from_static("x-request-id");
+    let with = start(URL, key(), |builder| builder.reserve_header(name.clone())).await.issuer;
+    let without = start(URL, key(), |builder| builder).await.issuer;
+    for path in [JWKS, DISCOVERY, OAUTH] {
+        let plain = get(&with, path);
+        let etag = plain.headers()["etag"].to_str().expect("text");
+        let known = with.respond(&Method::GET, path, &headers(&[("if-none-match", etag)])).expect("ours");
+        assert_eq!(known.status(), StatusCode::NOT_MODIFIED);
+        for mut answer in [plain, known] {
+            let answer = answer.headers_mut();
+            assert_eq!(answer.insert(&name, HeaderValue::from_static("7")).expect("reserved"), "");
+        }
+        assert_eq!(get(&without, path).headers().get(&name), None);
     }
 }
 

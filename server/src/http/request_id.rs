@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use uuid::Uuid;
 
@@ -12,15 +13,17 @@ pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-i
 #[derive(Debug)]
 pub(crate) struct RequestIds {
     /// 16 hexadecimal digits and a hyphen.
-    prefix: String,
+    prefix: [u8; PREFIX_LEN],
     next: AtomicU64,
 }
 
 impl RequestIds {
     /// A new random part.
     pub(crate) fn new() -> Self {
+        let mut prefix = [b'-'; PREFIX_LEN];
         let random = Uuid::new_v4().simple().to_string();
-        Self { prefix: format!("{}-", &random[..16]), next: AtomicU64::new(1) }
+        prefix[..PREFIX_LEN - 1].copy_from_slice(&random.as_bytes()[..PREFIX_LEN - 1]);
+        Self { prefix, next: AtomicU64::new(1) }
     }
 
     /// The caller's own name if it is one that can safely stand in a log, or a new one.
@@ -28,12 +31,22 @@ impl RequestIds {
         headers.get(X_REQUEST_ID).filter(|id| is_sane(id)).cloned().unwrap_or_else(|| self.make())
     }
 
+    /// Digits are written by hand: through `format!` one name costs as much as all other headers of a document.
     fn make(&self) -> HeaderValue {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut number = self.next.fetch_add(1, Ordering::Relaxed);
+        let digits = number.checked_ilog(16).map_or(1, |last| last as usize + 1);
+        let mut name = vec![b'0'; PREFIX_LEN + digits];
+        name[..PREFIX_LEN].copy_from_slice(&self.prefix);
+        for digit in name[PREFIX_LEN..].iter_mut().rev() {
+            *digit = b"0123456789abcdef"[(number & 15) as usize];
+            number >>= 4;
+        }
         // Hexadecimal digits and a hyphen are always a header value.
-        HeaderValue::from_str(&format!("{}{number:x}", self.prefix)).unwrap_or(HeaderValue::from_static("-"))
+        HeaderValue::from_maybe_shared(Bytes::from(name)).unwrap_or(HeaderValue::from_static("-"))
     }
 }
+
+const PREFIX_LEN: usize = 17;
 
 /// Letters, digits and a few marks, at most 128: UUIDs, ULIDs, trace ids, what proxies make. Nothing that ends a
 /// line, opens a quotation or fills a disk.
@@ -71,5 +84,23 @@ mod tests {
         assert_ne!(first, second);
         assert!(is_sane(&first) && is_sane(&second));
         assert_ne!(RequestIds::new().prefix, RequestIds::new().prefix);
+    }
+
+    #[test]
+    fn the_number_is_hexadecimal_without_zeros_in_front() {
+        let ids = RequestIds::new();
+        for (number, digits) in [
+            (1, "1"),
+            (15, "f"),
+            (16, "10"),
+            (0xabc_def0, "abcdef0"),
+            (u64::MAX, "ffffffffffffffff"),
+            (0, "0"),
+        ] {
+            ids.next.store(number, Ordering::Relaxed);
+            let name = ids.of(&HeaderMap::new());
+            let (prefix, shown) = name.to_str().expect("ASCII").split_once('-').expect("a hyphen");
+            assert_eq!((prefix.len(), shown), (16, digits));
+        }
     }
 }
