@@ -117,6 +117,7 @@ impl Handshakes {
     async fn exchange(&self, address: SocketAddr, request: &[u8]) {
         let mut stream = self.connect(address).await;
         stream.write_all(request).await.expect("a request can be sent");
+        stream.flush().await.expect("a request can be sent");
         let mut answer = Vec::with_capacity(4096);
         // A server that closes without a TLS goodbye has said everything already.
         let ended = stream.read_to_end(&mut answer).await;

@@ -73,15 +73,16 @@ where
     /// Documents are read thousands of times a second and nothing of interest is logged about one, so their spans
     /// exist only where somebody debugs.
     fn span(&self, request: &Request<Incoming>, id: &HeaderValue) -> Span {
-        let id = id.to_str().unwrap_or_default();
+        // Read only where the span exists.
+        let id = || id.to_str().unwrap_or_default();
         let (method, path) = (request.method().as_str(), request.uri().path());
         let listener = self.listener.as_str();
         match self.listener {
             Listener::Admin | Listener::AdminTcp => {
-                tracing::info_span!("request", request_id = id, listener, method, path)
+                tracing::info_span!("request", request_id = id(), listener, method, path)
             }
             Listener::Documents | Listener::Ops => {
-                tracing::debug_span!("request", request_id = id, listener, method, path)
+                tracing::debug_span!("request", request_id = id(), listener, method, path)
             }
         }
     }
