@@ -21,7 +21,7 @@ help:
 	@echo 'make interop one relying party from outside against three replicas: LIBRARY=jose'
 	@echo 'make check   format and lints'
 	@echo 'make bench   ratios against raw limits and peers, in release mode, on a quiet machine; BENCH=--quick is shorter'
-	@echo 'make bench-doc  the same, and writes the figures into docs/performance.md'
+	@echo '            `make bench-doc` also writes the figures into docs/performance.md'
 	@echo 'make docs    the pages of every crate, below target/doc'
 	@echo 'make soak    the crash loops, SOAK=$(SOAK) times each, then ten minutes of each fuzz target'
 	@echo 'make fuzz    FUZZ=$(FUZZ) seconds of each fuzz target'
