@@ -23,7 +23,7 @@ help:
 	@echo 'make bench   ratios against raw limits and peers, in release mode, on a quiet machine; BENCH=--quick is shorter'
 	@echo '            `make bench-doc` also writes the figures into docs/performance.md'
 	@echo 'make docs    the pages of every crate, below target/doc'
-	@echo 'make soak    the crash loops, SOAK=$(SOAK) times each, then ten minutes of each fuzz target'
+	@echo 'make soak    the crash loops, SOAK=$(SOAK) times each, the caches of relying parties, ten minutes of each fuzz target'
 	@echo 'make fuzz    FUZZ=$(FUZZ) seconds of each fuzz target'
 
 run:
@@ -63,7 +63,7 @@ docs:
 	RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' $(CARGO) doc --locked --workspace --no-deps
 
 soak:
-	@scripts/need build
+	@scripts/need build test
 	$(CARGO) build --locked -p oneseal-server
 	TEST_SOAK=$(SOAK) $(CARGO) test --locked -p oneseal-tests -- soak
 	scripts/fuzz 600

@@ -77,7 +77,7 @@ pub fn publish(path: &Path, key: &TestKey) {
         "activated_at": null, "retiring_at": null, "erase_private_after": null, "remove_after": null,
         "ttl_high_water_s": null,
     });
-    revise(path, "key.published", &key.kid, |keys| keys.push(entry));
+    revise(path, "key.published", &key.kid, |ring| keys_of(ring).push(entry));
 }
 
 /// Writes the next revision of the ring at `path`, in which `key` signs; the one of its algorithm that signed before
@@ -87,8 +87,8 @@ pub fn publish(path: &Path, key: &TestKey) {
 /// If the ring cannot be read or written.
 pub fn activate(path: &Path, key: &TestKey) {
     let now = SystemClock.wall().as_secs();
-    revise(path, "key.activated", &key.kid, |keys| {
-        for entry in keys {
+    revise(path, "key.activated", &key.kid, |ring| {
+        for entry in keys_of(ring) {
             if entry["kid"] == key.kid.as_str() {
                 entry["state"] = "active".into();
                 entry["activated_at"] = now.into();
@@ -101,11 +101,30 @@ pub fn activate(path: &Path, key: &TestKey) {
     });
 }
 
-/// Changes the keys, tells it in the log, counts the revision up, signs, and swaps the file.
-fn revise(path: &Path, kind: &str, kid: &KeyId, change: impl FnOnce(&mut Vec<Value>)) {
+/// Writes the next revision of the ring at `path`, in which `key` is not published any more and never can be again.
+///
+/// # Panics
+/// If the ring cannot be read or written.
+pub fn remove(path: &Path, key: &TestKey) {
+    let tombstone = json!({
+        "kid": key.kid.as_str(), "thumbprint": key.public.thumbprint().as_str(), "state": "retired",
+        "at": SystemClock.wall().as_secs(),
+    });
+    revise(path, "key.retired", &key.kid, |ring| {
+        keys_of(ring).retain(|entry| entry["kid"] != key.kid.as_str());
+        ring["tombstones"].as_array_mut().expect("tombstones").push(tombstone);
+    });
+}
+
+fn keys_of(ring: &mut Map<String, Value>) -> &mut Vec<Value> {
+    ring["keys"].as_array_mut().expect("keys")
+}
+
+/// Changes the ring, tells it in the log, counts the revision up, signs, and swaps the file.
+fn revise(path: &Path, kind: &str, kid: &KeyId, change: impl FnOnce(&mut Map<String, Value>)) {
     let mut ring = read(path);
     let before = canonical(&public_half(&ring));
-    change(ring["keys"].as_array_mut().expect("keys"));
+    change(&mut ring);
     let change_id = Uuid::new_v4().to_string();
     let now = SystemClock.wall().as_secs();
     let log = ring["log"].as_array_mut().expect("a log");

@@ -6,23 +6,16 @@
 
 use futures_util::future::join_all;
 use oneseal::Algorithm;
-use oneseal_tests::{Fleet, FleetOptions, nginx, state};
+use oneseal_tests::state;
 
 use crate::adaptor::{Adaptor, Verdict};
 use crate::libraries::{Late, Library};
-use crate::long_lived::{added, started, tell, wanted};
+use crate::long_lived::{added, fleet, started, tell, wanted};
 
 #[tokio::test]
 async fn an_algorithm_that_comes_later_is_taken_as_its_row_says_and_by_all_when_made_anew() {
     let mut parties = started().await;
-    let options = FleetOptions {
-        algorithms: vec![Algorithm::Rs256],
-        announced: vec![Algorithm::Es256],
-        jwks_max_age_s: 1,
-        nginx: Some(nginx::Options::default()),
-        ..FleetOptions::default()
-    };
-    let Some(mut fleet) = Fleet::start_with(options).await else { return };
+    let Some(mut fleet) = fleet().await else { return };
     let first = fleet.replicas[0].mint(&wanted("RS256")).await;
     for (library, adaptor) in &mut parties {
         adaptor.configure(fleet.issuer.as_str(), None).await;

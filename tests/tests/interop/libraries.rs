@@ -24,7 +24,10 @@ pub(crate) struct Library {
     pub(crate) notices: Notices,
     /// The fetches of the key set that twenty tokens with unknown kids cause; below twenty: at most.
     pub(crate) fetches_under_attack: usize,
-    /// What in the library, or in the lines around it, makes both so.
+    /// How long it goes on trusting a key that is no longer published, in seconds since it last fetched: the life of
+    /// its cache. `None`: until something else makes it fetch.
+    pub(crate) trusts_removed_for_s: Option<u64>,
+    /// What in the library, or in the lines around it, makes all that so.
     pub(crate) because: &'static str,
     /// What it makes of algorithms that come later, when it chooses them itself.
     pub(crate) later: Later,
@@ -84,6 +87,7 @@ const JOSE: Library = Library {
     locked: ("package-lock.json", "jose"),
     notices: Notices::Within(30),
     fetches_under_attack: 1,
+    trusts_removed_for_s: Some(600),
     because: "`createRemoteJWKSet` fetches for an unknown kid, but not within `cooldownDuration` (30 s) of its last fetch",
     later: Later { listed_before: Late::Taken, listed_since: Late::Taken, because: "each key's own `alg`" },
     deviations: &[],
@@ -100,6 +104,7 @@ const GO_OIDC: Library = Library {
     locked: ("go.mod", "github.com/coreos/go-oidc/v3"),
     notices: Notices::AtOnce,
     fetches_under_attack: 20,
+    trusts_removed_for_s: None,
     because: "`RemoteKeySet` fetches for each token that none of its keys verifies, and nothing limits how often",
     later: Later {
         listed_before: Late::Taken,
@@ -120,6 +125,7 @@ const GO_JOSE: Library = Library {
     locked: ("go.mod", "github.com/go-jose/go-jose/v4"),
     notices: Notices::AtOnce,
     fetches_under_attack: 20,
+    trusts_removed_for_s: None,
     because: "it fetches nothing; the lines around it fetch for each unknown kid, as go-oidc does",
     later: Later {
         listed_before: Late::Taken,
@@ -149,6 +155,7 @@ const NIMBUS: Library = Library {
     locked: ("pom.xml", "nimbus-jose-jwt.version"),
     notices: Notices::Within(30),
     fetches_under_attack: 1,
+    trusts_removed_for_s: Some(300),
     because: "`JWKSourceBuilder` fetches for an unknown kid, within its rate limit (30 s)",
     later: Later {
         listed_before: Late::Taken,
@@ -178,6 +185,7 @@ const SPRING: Library = Library {
     locked: ("pom.xml", "spring-security.version"),
     notices: Notices::AtOnce,
     fetches_under_attack: 20,
+    trusts_removed_for_s: Some(300),
     because: "`NimbusJwtDecoder` builds its key source without the rate limit: each unknown kid fetches",
     later: Later {
         listed_before: Late::Refused("BadJwtException: BadJOSEException"),
@@ -198,6 +206,7 @@ const PYJWT: Library = Library {
     locked: ("requirements.txt", "pyjwt"),
     notices: Notices::Within(30),
     fetches_under_attack: 1,
+    trusts_removed_for_s: Some(300),
     because: "`PyJWKClient` fetches for an unknown kid, but not within `cooldown_duration` (30 s) of its last fetch",
     later: Later {
         listed_before: Late::Taken,
@@ -218,6 +227,7 @@ const AUTHLIB: Library = Library {
     locked: ("requirements.txt", "authlib"),
     notices: Notices::AtOnce,
     fetches_under_attack: 20,
+    trusts_removed_for_s: None,
     because: "it fetches the key set once more for each token whose key it does not find",
     later: Later {
         listed_before: Late::Taken,
@@ -275,6 +285,7 @@ const JOSEKIT: Library = Library {
     locked: ("../../../Cargo.lock", "josekit"),
     notices: Notices::Within(30),
     fetches_under_attack: 1,
+    trusts_removed_for_s: None,
     because: "it fetches nothing; the lines around it fetch for an unknown kid, at most once in 30 s",
     later: Later {
         listed_before: Late::Taken,

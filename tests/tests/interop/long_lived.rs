@@ -22,26 +22,20 @@ const JWKS: &str = "/.well-known/jwks.json";
 const SHORT: Duration = Duration::from_secs(45);
 /// An attacker's tokens, each under a `kid` that nobody has.
 const UNKNOWN: usize = 20;
+/// How far what takes minutes may be off.
+const LATE: Duration = Duration::from_secs(30);
+/// More than the longest life of a cache, that of jose.
+const LONGEST: Duration = Duration::from_secs(660);
 /// How often a refused token is tried again.
 const AGAIN: Duration = Duration::from_millis(250);
 
 /// All libraries at one fleet, at the same time: most of it is waiting.
 #[tokio::test]
 async fn each_library_notices_an_added_algorithm_and_an_added_key_as_its_row_says() {
-    let mut parties = started().await;
-    let options = FleetOptions {
-        algorithms: vec![Algorithm::Rs256],
-        announced: vec![Algorithm::Es256],
-        jwks_max_age_s: 1,
-        nginx: Some(nginx::Options::default()),
-        ..FleetOptions::default()
-    };
-    let Some(fleet) = Fleet::start_with(options).await else { return };
+    let Some(fleet) = fleet().await else { return };
     let first = fleet.replicas[0].mint(&wanted("RS256")).await;
-    for (library, adaptor) in &mut parties {
-        adaptor.configure(fleet.issuer.as_str(), Some(&["RS256", "ES256"])).await;
-        assert!(adaptor.verify(&first).await.is_accepted(), "{}: a token of the first key", library.name);
-    }
+    let mut parties = started().await;
+    warm(&mut parties, &fleet, &first).await;
     for algorithm in [Algorithm::Es256, Algorithm::Rs256] {
         let token = added(&fleet, algorithm).await;
         let shown = parties.iter_mut().map(|(library, adaptor)| shown(library, adaptor, &token));
@@ -62,6 +56,73 @@ async fn each_library_notices_an_added_algorithm_and_an_added_key_as_its_row_say
             "{}: the first key's tokens live on",
             library.name
         );
+    }
+}
+
+/// Ten minutes and more, so for `make soak` alone: how long a key that is gone is still trusted.
+#[tokio::test]
+async fn soak_each_library_trusts_a_removed_key_for_as_long_as_its_row_says() {
+    if std::env::var_os("TEST_SOAK").is_none() {
+        return;
+    }
+    let Some(fleet) = fleet().await else { return };
+    let first = fleet.replicas[0].mint(&wanted("RS256")).await;
+    let key = fleet.keys().remove(0);
+    added(&fleet, Algorithm::Rs256).await;
+    let mut parties = started().await;
+    warm(&mut parties, &fleet, &first).await;
+    keys::remove(&fleet.key, &key);
+    everywhere(&fleet, |jwks| !jwks.contains(key.kid.as_str())).await;
+    let trusted = parties.iter_mut().map(|(library, adaptor)| trusted(library, adaptor, &first));
+    for (library, after) in join_all(trusted).await {
+        tell(&format!("{}: a removed key's token was refused after {after:?}", library.name));
+        let bound = library.trusts_removed_for_s.map(Duration::from_secs);
+        let is_as_told = match (bound, after) {
+            // Its cache was filled before the removal, and was shown the token every few seconds.
+            (Some(bound), Some(after)) => after <= bound + LATE && after + LATE + LATE >= bound,
+            (bound, after) => bound == after,
+        };
+        assert!(is_as_told, "{}: {after:?} instead of {bound:?}", library.name);
+    }
+}
+
+/// Shows `token` until it is refused; `None`: not within longer than any of the libraries caches.
+async fn trusted(
+    library: &'static Library,
+    adaptor: &mut Adaptor,
+    token: &str,
+) -> (&'static Library, Option<Duration>) {
+    let began = SystemClock.boot();
+    let mut ticks = tokio::time::interval(LATE / 6);
+    loop {
+        ticks.tick().await;
+        let after = SystemClock.boot().since(began);
+        if !adaptor.verify(token).await.is_accepted() {
+            return (library, Some(after));
+        }
+        if after > LONGEST {
+            return (library, None);
+        }
+    }
+}
+
+/// Three replicas behind a proxy, with one RS256 key, that announce ES256.
+pub(crate) async fn fleet() -> Option<Fleet> {
+    let options = FleetOptions {
+        algorithms: vec![Algorithm::Rs256],
+        announced: vec![Algorithm::Es256],
+        jwks_max_age_s: 1,
+        nginx: Some(nginx::Options::default()),
+        ..FleetOptions::default()
+    };
+    Fleet::start_with(options).await
+}
+
+/// Each has accepted `first` with two algorithms configured.
+async fn warm(parties: &mut [(&'static Library, Adaptor)], fleet: &Fleet, first: &str) {
+    for (library, adaptor) in parties {
+        adaptor.configure(fleet.issuer.as_str(), Some(&["RS256", "ES256"])).await;
+        assert!(adaptor.verify(first).await.is_accepted(), "{}: a token of the first key", library.name);
     }
 }
 
@@ -92,15 +153,7 @@ struct Noticed {
 pub(crate) async fn added(fleet: &Fleet, algorithm: Algorithm) -> String {
     let key = keys::fresh(&[algorithm]).await.remove(0);
     keys::publish(&fleet.key, &key);
-    let replicas = fleet.replicas.iter().map(|replica| replica.documents);
-    // The proxy last: what it has cached is asked for anew once it is a second old.
-    for place in replicas.chain([fleet.front()]) {
-        state::until("the key to be published everywhere", async || {
-            let jwks = http::get(place, JWKS).await.ok()?.body;
-            String::from_utf8_lossy(&jwks).contains(key.kid.as_str()).then_some(())
-        })
-        .await;
-    }
+    everywhere(fleet, |jwks| jwks.contains(key.kid.as_str())).await;
     keys::activate(&fleet.key, &key);
     let mut token = String::new();
     for replica in &fleet.replicas {
@@ -108,6 +161,19 @@ pub(crate) async fn added(fleet: &Fleet, algorithm: Algorithm) -> String {
             state::until("every replica to sign with the key", async || signed_by(replica, &key).await).await;
     }
     token
+}
+
+/// Waits until each replica, and the proxy, serves a key set of which `is_so` holds.
+async fn everywhere(fleet: &Fleet, is_so: impl Fn(&str) -> bool) {
+    let replicas = fleet.replicas.iter().map(|replica| replica.documents);
+    // The proxy last: what it has cached is asked for anew once it is a second old.
+    for place in replicas.chain([fleet.front()]) {
+        state::until("the key set to be served everywhere", async || {
+            let jwks = http::get(place, JWKS).await.ok()?.body;
+            is_so(&String::from_utf8_lossy(&jwks)).then_some(())
+        })
+        .await;
+    }
 }
 
 async fn signed_by(replica: &Replica, key: &TestKey) -> Option<String> {

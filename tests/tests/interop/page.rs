@@ -14,7 +14,9 @@ const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/relying-parties
 fn the_page_tells_what_the_golden_files_tell() {
     let page = std::fs::read_to_string(PAGE).unwrap();
     let mut wanted = page.clone();
-    for (name, table) in [("verdicts", verdicts()), ("notices", notices()), ("later", later())] {
+    let tables =
+        [("verdicts", verdicts()), ("notices", notices()), ("later", later()), ("removals", removals())];
+    for (name, table) in tables {
         wanted = with_table(&wanted, name, &table);
     }
     if std::env::var_os("TEST_BLESS").is_some() {
@@ -128,6 +130,19 @@ fn later() -> String {
         let later = library.later;
         let (before, since) = (verdict(later.listed_before), verdict(later.listed_since));
         let _ = writeln!(text, "| {} | {before} | {since} | {} |", library.name, later.because);
+    }
+    text
+}
+
+/// How long each library trusts a key that is gone.
+fn removals() -> String {
+    let mut text = "| library | a removed key's tokens are refused |\n|---|---|\n".to_owned();
+    for library in LIBRARIES {
+        let when = library.trusts_removed_for_s.map_or_else(
+            || "when something else makes it fetch; not within 660 s".to_owned(),
+            |life_s| format!("{life_s} s after its last fetch"),
+        );
+        let _ = writeln!(text, "| {} | {when} |", library.name);
     }
     text
 }
