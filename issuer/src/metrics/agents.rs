@@ -13,7 +13,7 @@ pub(crate) enum Agent {
     Kubernetes,
     /// Node's `jose`, and node-fetch, undici, axios.
     Node,
-    /// Python: urllib (PyJWT), requests, httpx, aiohttp.
+    /// Python: urllib (PyJWT), requests, httpx, aiohttp, Authlib.
     Python,
     /// Java: HttpURLConnection, Apache HttpClient, okhttp.
     Java,
@@ -84,6 +84,7 @@ const PREFIXES: &[(&str, Agent)] = &[
     ("Python", Agent::Python),
     ("httpx", Agent::Python),
     ("aiohttp", Agent::Python),
+    ("Authlib/", Agent::Python),
     ("Java/", Agent::Java),
     ("Java-http-client", Agent::Java),
     ("Apache-HttpClient", Agent::Java),
