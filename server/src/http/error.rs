@@ -48,6 +48,11 @@ impl ApiError {
         Self::new(StatusCode::BAD_REQUEST, "invalid_request", description)
     }
 
+    /// 400: not one `Host` (RFC 9112 section 3.2).
+    pub(crate) fn one_host() -> Self {
+        Self::invalid("a request of HTTP/1.1 has exactly one Host header")
+    }
+
     /// 403: it makes sense, and is not allowed.
     pub(crate) fn denied(description: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, "access_denied", description)

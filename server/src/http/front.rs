@@ -5,7 +5,8 @@ use std::convert::Infallible;
 use std::future::poll_fn;
 use std::sync::Arc;
 
-use http::header::CONNECTION;
+use bytes::Bytes;
+use http::header::{CONNECTION, HOST};
 use http::{HeaderValue, Request, Response, Version};
 use hyper::body::Incoming;
 use tower::Service;
@@ -13,6 +14,7 @@ use tracing::{Instrument, Span};
 
 use super::activity::Activity;
 use super::caller::Caller;
+use super::error::ApiError;
 use super::request_id::X_REQUEST_ID;
 use crate::metrics::Listener;
 use crate::state::State;
@@ -30,6 +32,7 @@ pub(crate) struct Front<S> {
 impl<S, B> Front<S>
 where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
+    B: From<Bytes>,
 {
     /// A connection to `app` that came in at `listener`.
     pub(crate) fn new(
@@ -52,6 +55,9 @@ where
             request.extensions_mut().insert(caller);
         }
         let answered = async {
+            if version == Version::HTTP_11 && !has_one_host(&request) {
+                return Ok(ApiError::one_host().response().map(B::from));
+            }
             poll_fn(|cx| self.app.poll_ready(cx)).await?;
             let response = self.app.call(request).await?;
             tracing::debug!(status = response.status().as_u16(), "answered");
@@ -86,4 +92,10 @@ where
             }
         }
     }
+}
+
+/// Without one, or with two, a proxy in front may have taken the request for another's (RFC 9112 section 3.2).
+fn has_one_host<B>(request: &Request<B>) -> bool {
+    let mut hosts = request.headers().get_all(HOST).iter();
+    hosts.next().is_some() && hosts.next().is_none()
 }

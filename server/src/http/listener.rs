@@ -82,7 +82,7 @@ pub(crate) async fn serve<L, H, S, B>(
     H: Begin<L::Stream>,
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
     S::Future: Send,
-    B: Body<Data = Bytes> + Send + 'static,
+    B: Body<Data = Bytes> + From<Bytes> + Send + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let crowd = Arc::new(Crowd::new(listener, capacity, state.metrics.displaced(listener)));
@@ -159,7 +159,7 @@ impl<C> Connection<C> {
         H: Begin<T>,
         S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
         S::Future: Send,
-        B: Body<Data = Bytes> + Send + 'static,
+        B: Body<Data = Bytes> + From<Bytes> + Send + 'static,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         let stream = tokio::select! {
@@ -181,7 +181,7 @@ impl<C> Connection<C> {
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
         S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
         S::Future: Send,
-        B: Body<Data = Bytes> + Send + 'static,
+        B: Body<Data = Bytes> + From<Bytes> + Send + 'static,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         let Self { member, close, counted: _counted } = self;

@@ -68,6 +68,12 @@ fn cases() -> Vec<(&'static str, Vec<u8>, Then)> {
         ("NUL in a value", get("X-A: b\0c\r\n", ""), Refused(&[400])),
         ("CR in a value", get("X-A: b\rc: d\r\n", ""), Refused(&[400])),
         ("a name with a slash and quotes", get("X\"A: b\r\n", ""), Refused(&[400])),
+        // one host (RFC 9112 section 3.2)
+        ("no Host", text(&format!("GET {JWKS} HTTP/1.1\r\n\r\n")), Served(400)),
+        ("two Hosts", get("Host: y\r\n", ""), Served(400)),
+        ("the same Host twice", get("Host: x\r\n", ""), Served(400)),
+        ("no Host in a whole URL", text(&format!("GET http://x{JWKS} HTTP/1.1\r\n\r\n")), Served(400)),
+        ("no Host in HTTP/1.0", text(&format!("GET {JWKS} HTTP/1.0\r\n\r\n")), ServedLast(200)),
         // bodies that nobody reads
         ("a body on GET", get("Content-Length: 5\r\n", "hello"), Served(200)),
         (

@@ -142,16 +142,7 @@ const NIMBUS: Library = Library {
     tools: JDK,
     install: MAVEN,
     leaves: "{out}/lib",
-    program: &[
-        "java",
-        JVM[0],
-        JVM[1],
-        JVM[2],
-        "-cp",
-        "{out}/classes:{out}/lib/*",
-        "oneseal.interop.Adaptor",
-        "nimbus",
-    ],
+    program: &java("nimbus"),
     locked: ("pom.xml", "nimbus-jose-jwt.version"),
     notices: Notices::Within(30),
     fetches_under_attack: 1,
@@ -172,16 +163,7 @@ const SPRING: Library = Library {
     tools: JDK,
     install: MAVEN,
     leaves: "{out}/lib",
-    program: &[
-        "java",
-        JVM[0],
-        JVM[1],
-        JVM[2],
-        "-cp",
-        "{out}/classes:{out}/lib/*",
-        "oneseal.interop.Adaptor",
-        "spring",
-    ],
+    program: &java("spring"),
     locked: ("pom.xml", "spring-security.version"),
     notices: Notices::AtOnce,
     fetches_under_attack: 20,
@@ -256,8 +238,11 @@ const MAVEN: &[&[&str]] = &[
     &["sh", "lock", "check", "{out}/lib"],
 ];
 
-/// Started quickly rather than fast for hours.
-const JVM: &[&str] = &["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"];
+/// The adaptor of one library, in a machine that is started quickly rather than fast for hours.
+const fn java(library: &'static str) -> [&'static str; 8] {
+    let [tiers, collector, shared] = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"];
+    ["java", tiers, collector, shared, "-cp", "{out}/classes:{out}/lib/*", "oneseal.interop.Adaptor", library]
+}
 
 const PIP: &[&[&str]] = &[
     &["python3", "-m", "venv", "--clear", "{out}/venv"],
