@@ -281,7 +281,7 @@ async fn a_passphrase_that_opens_nothing_is_warned_about() {
 #[tokio::test]
 async fn the_key_is_found_in_the_member_that_is_named() {
     let pem = String::from_utf8(read("forms/ed25519.pkcs8.pem")).unwrap();
-    let value = serde_json::json!({ "user": "u", "private_key": pem }).to_string();
+    let value = serde_json::json!({ "private_key": pem, "user": "u" }).to_string();
     let with = |member: Option<&str>| {
         let mut options = options(None);
         options.member = member.map(str::to_owned);

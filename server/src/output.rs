@@ -27,13 +27,15 @@ pub(crate) fn print_line(text: &str) -> Result<(), Failure> {
     print(&format!("{text}\n"))
 }
 
-/// Writes an answer for scripts: `members` with `ok` and `exit` before them, in one line.
+/// Writes an answer for scripts: `members` with `ok` and `exit` among them, in one line and in alphabetical order.
 ///
 /// # Errors
 /// As [`print`].
 pub(crate) fn answer(mut members: Value, exit: Exit) -> Result<Exit, Failure> {
     members["ok"] = json!(exit == Exit::Done);
     members["exit"] = json!(exit.code());
+    // The order of members depends on the features of a build otherwise.
+    members.sort_all_objects();
     print_line(&members.to_string())?;
     Ok(exit)
 }

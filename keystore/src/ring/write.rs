@@ -52,7 +52,10 @@ pub(crate) fn first(ring: &FirstRing<'_>) -> Result<Zeroizing<Vec<u8>>, WriteErr
         rotation: ring.rotation.clone(),
         log: first_log(ring),
     };
-    let Value::Object(public) = serde_json::to_value(&view)? else { return Err(WriteError::Shape) };
+    let mut view = serde_json::to_value(&view)?;
+    // Whether an object keeps the order of its members is a feature of serde_json that any crate of a build turns on.
+    view.sort_all_objects();
+    let Value::Object(public) = view else { return Err(WriteError::Shape) };
     let privates: Vec<_> = ring.keys.iter().map(|(_, key)| key.expose_jwk()).collect();
     sign_and_render(&public, &privates, ring.ring_key)
 }

@@ -49,8 +49,14 @@ fn of_key(key: &Key) -> Property {
         description: format!("{} {words}", key.doc),
         examples: [key.example.json()],
         default,
-        constraints: constraints(key.kind),
+        constraints: sorted(constraints(key.kind)),
     }
+}
+
+/// In the same order in every build, whatever the features of serde_json.
+fn sorted(mut value: Value) -> Value {
+    value.sort_all_objects();
+    value
 }
 
 /// The keywords that narrow a value down.

@@ -270,7 +270,7 @@ fn only_its_own_names_are_answered_and_no_other_page() {
         "",
     );
     assert_refused(&preflight, 403, None, "access_denied");
-    assert_eq!((scene.counted("wrong_host"), scene.counted("wrong_origin")), (12, 8));
+    assert_eq!((scene.counted("wrong_host"), scene.counted("wrong_origin")), (10, 8));
 }
 
 /// One request over HTTP/2 with prior knowledge.
