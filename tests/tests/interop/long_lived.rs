@@ -45,10 +45,10 @@ async fn each_library_notices_an_added_algorithm_and_an_added_key_as_its_row_say
         }
     }
     for (library, adaptor) in &mut parties {
-        let fetches = attack(adaptor, &fleet).await;
+        let most = library.fetches_under_attack;
+        let fetches = attack(adaptor, &fleet, most).await;
         tell(&format!("{}: {fetches} fetches of the key set for {UNKNOWN} unknown kids", library.name));
         // Where fetching is rationed it depends on how long ago the last fetch was.
-        let most = library.fetches_under_attack;
         let is_as_told = if most < UNKNOWN { fetches <= most } else { fetches == most };
         assert!(is_as_told, "{}: {fetches} fetches for {UNKNOWN} tokens, {most} expected", library.name);
         assert!(
@@ -231,8 +231,9 @@ fn holds(library: &Library, noticed: &Noticed) {
     }
 }
 
-/// How many fetches of the key set reach the proxy while unknown kids come in.
-async fn attack(adaptor: &mut Adaptor, fleet: &Fleet) -> usize {
+/// How many fetches of the key set reach the proxy while unknown kids come in; where each is to cause one, it waits for
+/// `most`, since the proxy writes down a request after its answer.
+async fn attack(adaptor: &mut Adaptor, fleet: &Fleet, most: usize) -> usize {
     let key = &fleet.keys()[0];
     let proxy = fleet.proxy.as_ref().unwrap();
     let fetched = || proxy.seen().iter().filter(|seen| seen.path == JWKS).count();
@@ -242,6 +243,10 @@ async fn attack(adaptor: &mut Adaptor, fleet: &Fleet) -> usize {
         let claims = json!({ "iss": fleet.issuer.as_str(), "aud": "test", "sub": "pod-1" });
         let token = sign(key, key.algorithm, &header, &claims);
         assert!(!adaptor.verify(&token).await.is_accepted(), "a key that nobody has");
+    }
+    if most == UNKNOWN {
+        state::until("every fetch in the proxy's log", async || (fetched() - before >= most).then_some(()))
+            .await;
     }
     fetched() - before
 }
