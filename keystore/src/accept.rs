@@ -161,7 +161,8 @@ mod tests {
             "endorsements": [],
         });
         change(&mut public);
-        let bytes = write::sign_and_render(&public, &privates, &ring_key).expect("it can be written");
+        let bytes = write::sign_and_render(Value::Object(public), &privates, &ring_key);
+        let bytes = bytes.expect("it can be written");
         snapshot(Entries::single("keyring.json", bytes.to_vec()))
     }
 

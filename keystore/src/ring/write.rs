@@ -52,12 +52,9 @@ pub(crate) fn first(ring: &FirstRing<'_>) -> Result<Zeroizing<Vec<u8>>, WriteErr
         rotation: ring.rotation.clone(),
         log: first_log(ring),
     };
-    let mut view = serde_json::to_value(&view)?;
-    // Whether an object keeps the order of its members is a feature of serde_json that any crate of a build turns on.
-    view.sort_all_objects();
-    let Value::Object(public) = view else { return Err(WriteError::Shape) };
+    let public = serde_json::to_value(&view)?;
     let privates: Vec<_> = ring.keys.iter().map(|(_, key)| key.expose_jwk()).collect();
-    sign_and_render(&public, &privates, ring.ring_key)
+    sign_and_render(public, &privates, ring.ring_key)
 }
 
 fn active(algorithm: Algorithm, key: &PrivateKey, ring: &FirstRing<'_>) -> KeyView {
@@ -100,10 +97,13 @@ fn first_log(ring: &FirstRing<'_>) -> Vec<super::view::LogEntry> {
 
 /// Signs the public half and writes it with the private halves in place.
 pub(crate) fn sign_and_render(
-    public: &Map<String, Value>,
+    mut public: Value,
     privates: &[Zeroizing<String>],
     ring_key: &PrivateKey,
 ) -> Result<Zeroizing<Vec<u8>>, WriteError> {
+    // Whether an object keeps the order of its members is a feature of serde_json that any crate of a build turns on.
+    public.sort_all_objects();
+    let Value::Object(public) = &public else { return Err(WriteError::Shape) };
     let canonical = canonical(public);
     let kid = ring_key.public().thumbprint();
     let sig = Signer::new(ring_key, Algorithm::EdDsa, kid)?.sign_detached(SIG_TYP, &canonical)?;
