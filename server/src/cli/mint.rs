@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use oneseal_keystore::Algorithm;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use self::client::{MintRequest, Minted, Preview};
+use self::client::{Answer, MintRequest, Minted, Preview};
 use self::remote::Remote;
 use super::Globals;
 use crate::exit::{Exit, Failure};
@@ -101,7 +100,7 @@ impl Replica {
         }
     }
 
-    async fn ask<T: DeserializeOwned>(&self, request: &MintRequest) -> Result<T, Failure> {
+    async fn ask<T: Answer>(&self, request: &MintRequest) -> Result<T, Failure> {
         match self {
             Self::Socket(path) => client::mint(path, request).await,
             Self::Url(remote) => remote.mint(request).await,

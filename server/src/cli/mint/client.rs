@@ -3,7 +3,7 @@
 //! The socket is the authority: whoever can open it may ask. So there is no credential here, and a refusal by the
 //! file system is as good an answer as one by the server. [`remote`](super::remote) asks the same over TCP.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::time::Duration;
@@ -13,11 +13,13 @@ use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use oneseal_keystore::verify::UnverifiedJws;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::net::UnixStream;
 
+use crate::admin_token;
 use crate::exit::{Exit, Failure};
 
 /// What to mint.
@@ -78,6 +80,24 @@ impl fmt::Debug for Minted {
     }
 }
 
+/// An answer of the admin API, which whoever listens there may have made up.
+pub(crate) trait Answer: DeserializeOwned {
+    /// Whether it is what was asked for, as far as that can be seen without keys.
+    fn is_sound(&self) -> bool;
+}
+
+impl Answer for Minted {
+    fn is_sound(&self) -> bool {
+        UnverifiedJws::parse(&self.token).is_ok()
+    }
+}
+
+impl Answer for Preview {
+    fn is_sound(&self) -> bool {
+        self.dry_run && self.claims.is_object()
+    }
+}
+
 /// Asks the replica behind `socket` for a token, or for the [`Preview`] of one.
 ///
 /// # Errors
@@ -85,7 +105,7 @@ impl fmt::Debug for Minted {
 ///
 /// # Cancel safety
 /// Dropped, a token may have been minted that nobody holds.
-pub(crate) async fn mint<T: DeserializeOwned>(socket: &Path, request: &MintRequest) -> Result<T, Failure> {
+pub(crate) async fn mint<T: Answer>(socket: &Path, request: &MintRequest) -> Result<T, Failure> {
     match tokio::time::timeout(DEADLINE, exchange(socket, request)).await {
         Ok(outcome) => {
             let (status, body) = outcome?;
@@ -143,14 +163,14 @@ pub(super) fn written(request: &MintRequest) -> Result<Bytes, Failure> {
 }
 
 /// What an answer says, from whatever `place` it comes.
-pub(super) fn judge<T: DeserializeOwned>(
+pub(super) fn judge<T: Answer>(
     place: &dyn fmt::Display,
     status: StatusCode,
     body: &[u8],
 ) -> Result<T, Failure> {
     let said = Refusal::read(body);
     match status {
-        StatusCode::OK => serde_json::from_slice(body).map_err(|_| {
+        StatusCode::OK => serde_json::from_slice(body).ok().filter(T::is_sound).ok_or_else(|| {
             Failure::internal(format!(
                 "{place} answers with something else than a token: is it oneseal's admin API?"
             ))
@@ -167,7 +187,11 @@ pub(super) fn judge<T: DeserializeOwned>(
                 "{place} does not mint ({said}): set admin.mint = true and admin.mint_audiences, and restart it"
             ),
         )),
-        StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
+        StatusCode::SERVICE_UNAVAILABLE
+        | StatusCode::TOO_MANY_REQUESTS
+        | StatusCode::REQUEST_TIMEOUT
+        | StatusCode::BAD_GATEWAY
+        | StatusCode::GATEWAY_TIMEOUT => {
             Err(Failure::new(Exit::Unavailable, format!("{place} cannot mint just now, try again: {said}")))
         }
         other => Err(Failure::internal(format!("{place} answers with status {}: {said}", other.as_u16()))),
@@ -193,7 +217,20 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts = [&self.error, &self.error_description, &self.cure];
         let told: Vec<&str> = parts.into_iter().flatten().map(String::as_str).collect();
-        if told.is_empty() { f.write_str("it does not say why") } else { f.write_str(&told.join(": ")) }
+        match told.join(": ") {
+            told if told.is_empty() => f.write_str("it does not say why"),
+            // Our own, sent back by whoever listens there: this ends in a terminal or in the log of a pipeline.
+            told if admin_token::is_in(&told) => {
+                f.write_str("it repeats an admin token, which is left out here")
+            }
+            told => told.chars().take(MAX_SAID).try_for_each(|letter| {
+                if letter.is_control() {
+                    write!(f, "{}", letter.escape_default())
+                } else {
+                    f.write_char(letter)
+                }
+            }),
+        }
     }
 }
 
@@ -231,6 +268,8 @@ fn is_address(socket: &Path) -> bool {
 pub(super) const MINT: &str = "/admin/v1/mint";
 /// Signing takes a millisecond; a full queue answers 503 at once.
 pub(super) const DEADLINE: Duration = Duration::from_secs(10);
+/// Our own words for a refusal are far shorter, in characters.
+const MAX_SAID: usize = 2000;
 /// A token with all the claims that the server lets in stays far below.
 pub(super) const MAX_ANSWER: usize = 64 * 1024;
 
@@ -252,6 +291,7 @@ mod tests {
             (421, Exit::Denied),
             (404, Exit::Denied),
             (503, Exit::Unavailable),
+            (502, Exit::Unavailable),
             (500, Exit::Internal),
         ] {
             let failure = failure(status, r#"{"error":"a","error_description":"b","cure":"c"}"#);
@@ -262,8 +302,29 @@ mod tests {
     }
 
     #[test]
+    fn words_of_a_stranger_do_no_harm_on_a_terminal_and_repeat_no_token() {
+        let told = failure(400, r#"{"error":"\u001b[2Jx","error_description":"\u0007\u009b31m"}"#).in_full();
+        assert!(!told.contains(char::is_control) && told.contains(r"\u{1b}[2Jx"), "{told}");
+        let token = format!("oneseal_admin_{}_01234567", "A".repeat(43));
+        let told = failure(401, &format!(r#"{{"error":"no {token}"}}"#)).in_full();
+        assert!(!told.contains(&token) && told.contains("left out here"), "{told}");
+    }
+
+    #[test]
+    fn a_preview_says_that_it_is_one() {
+        let judged = |dry_run: bool| {
+            let body = format!(r#"{{"dry_run":{dry_run},"kid":"k","alg":"ES256","exp":1,"claims":{{}}}}"#);
+            judge::<Preview>(&"/run/x.sock", StatusCode::OK, body.as_bytes())
+        };
+        assert!(judged(true).is_ok());
+        assert_eq!(judged(false).expect_err("it may have minted").exit(), Exit::Internal);
+    }
+
+    #[test]
     fn an_answer_that_is_not_ours_is_told_and_not_repeated() {
-        for body in ["", "<html>canary</html>", "[]", "{}"] {
+        let garbage =
+            [r#"{"token":"","kid":"k","exp":1}"#, r#"{"token":"canary\u001b[31m","kid":"k","exp":1}"#];
+        for body in ["", "<html>canary</html>", "[]", "{}"].into_iter().chain(garbage) {
             let told = failure(200, body).in_full();
             assert!(told.contains("admin API") && !told.contains("canary"), "{told}");
         }

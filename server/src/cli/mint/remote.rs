@@ -8,9 +8,8 @@ use std::path::PathBuf;
 
 use http::{HeaderValue, Uri};
 use oneseal_relying_party::fetch::{ConnectTo, FetchError, FetchOptions, Fetched, Fetcher};
-use serde::de::DeserializeOwned;
 
-use super::client::{DEADLINE, MAX_ANSWER, MINT, MintRequest, judge, written};
+use super::client::{Answer, DEADLINE, MAX_ANSWER, MINT, MintRequest, judge, written};
 use crate::admin_token::Token;
 use crate::cli::{Globals, UNTRUSTED, read_ca, verify};
 use crate::config::disk;
@@ -92,7 +91,7 @@ impl Remote {
     ///
     /// # Cancel safety
     /// Dropped, a token may have been minted that nobody holds.
-    pub(super) async fn mint<T: DeserializeOwned>(&self, request: &MintRequest) -> Result<T, Failure> {
+    pub(super) async fn mint<T: Answer>(&self, request: &MintRequest) -> Result<T, Failure> {
         let body = written(request)?;
         let bearer = HeaderValue::try_from(format!("Bearer {}", self.token.expose()));
         let bearer = bearer.map_err(|_| Failure::internal("the token cannot stand in a header"))?;
