@@ -18,6 +18,8 @@ use crate::{Forwarder, Replica, Start, nginx};
 pub struct FleetOptions {
     /// How many replicas.
     pub size: usize,
+    /// The issuer's path, such as `/team-a`; empty: none.
+    pub path: &'static str,
     /// One key for each.
     pub algorithms: Vec<Algorithm>,
     /// Further ones in `issuer.algorithms`, and so in discovery, which no key is for yet.
@@ -36,6 +38,7 @@ impl Default for FleetOptions {
     fn default() -> Self {
         Self {
             size: 3,
+            path: "",
             algorithms: vec![Algorithm::Rs256, Algorithm::Es256, Algorithm::EdDsa],
             announced: Vec::new(),
             log: "info",
@@ -84,7 +87,8 @@ impl Fleet {
         let place = tempfile::tempdir().expect("a temporary directory");
         let forwarder = Forwarder::start().await;
         let front = proxy.as_ref().map_or_else(|| forwarder.address(), nginx::Proxy::address);
-        let issuer = IssuerUrl::parse(&format!("http://{front}"), "test").expect("a good issuer");
+        let issuer =
+            IssuerUrl::parse(&format!("http://{front}{}", options.path), "test").expect("a good issuer");
         let key = place.path().join("keyring.json");
         make_ring(&key, &issuer, &options).await;
         let listed: Vec<_> = options.algorithms.iter().chain(&options.announced).copied().collect();

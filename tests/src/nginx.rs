@@ -43,13 +43,23 @@ pub struct Options {
     pub use_stale: &'static [&'static str],
     /// `proxy_cache_lock`: of simultaneous misses one goes to a replica.
     pub lock: bool,
+    /// Somebody else's lines of `location /`, in place of all that the fields above say; the replicas are
+    /// `http://oneseal` there, and the cache is `documents`.
+    pub location: Option<String>,
     /// `X-Cache-Status` on each answer: MISS, HIT, EXPIRED, REVALIDATED, STALE, UPDATING or BYPASS.
     pub show_cache_status: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { cache: true, revalidate: true, use_stale: &[], lock: true, show_cache_status: false }
+        Self {
+            cache: true,
+            revalidate: true,
+            use_stale: &[],
+            lock: true,
+            location: None,
+            show_cache_status: false,
+        }
     }
 }
 
@@ -206,7 +216,7 @@ fn config(options: &Options, address: SocketAddr, backends: &[SocketAddr], gener
         .concat();
     let mut upstream = String::new();
     if !backends.is_empty() {
-        upstream.push_str("    upstream replicas {\n");
+        upstream.push_str("    upstream oneseal {\n");
         for backend in backends {
             // No replica is left out for having failed once: each request asks the next one in turn.
             let _ = writeln!(upstream, "        server {backend} max_fails=0;");
@@ -245,8 +255,16 @@ fn location(options: &Options, is_empty: bool) -> String {
     if is_empty {
         return "            return 503;\n".to_owned();
     }
+    let mut lines = options.location.clone().unwrap_or_else(|| own_location(options));
+    if options.show_cache_status {
+        lines.push_str("            add_header X-Cache-Status $upstream_cache_status always;\n");
+    }
+    lines
+}
+
+fn own_location(options: &Options) -> String {
     let mut lines = vec![
-        "proxy_pass http://replicas".to_owned(),
+        "proxy_pass http://oneseal".to_owned(),
         "proxy_http_version 1.1".to_owned(),
         "proxy_set_header Host $http_host".to_owned(),
         "proxy_next_upstream error timeout http_502 http_503 http_504".to_owned(),
@@ -263,9 +281,6 @@ fn location(options: &Options, is_empty: bool) -> String {
             format!("proxy_cache_use_stale {stale}"),
             format!("proxy_cache_lock {}", on(options.lock)),
         ]);
-    }
-    if options.show_cache_status {
-        lines.push("add_header X-Cache-Status $upstream_cache_status always".to_owned());
     }
     lines.iter().map(|line| format!("            {line};\n")).collect()
 }

@@ -353,8 +353,9 @@ const ADMIN: Section = Section {
 
 const ROTATION: Section = Section {
     name: "rotation",
-    doc: "Times that all replicas of an issuer must agree on. Bare keys take them from here; a ring document has its \
-          own and takes these only when `rotation.generation` is higher.",
+    doc: "Times that all replicas of an issuer must agree on. Bare keys take them from here; a ring document gets \
+          them at `keys init` and keeps them for its whole life in this version: set what should differ before that. A \
+          later start only warns of what differs (`ring.other_times`), where something here is not its default.",
     keys: &[
         Key {
             path: "rotation.generation",
@@ -363,7 +364,8 @@ const ROTATION: Section = Section {
                 Literal::Integer(0),
                 "the ring's own times win until somebody says otherwise",
             ),
-            doc: "Which proposal of times this is: raise it together with any change below.",
+            doc: "Which proposal of times this is, for a version that can change a ring's: raised in this one, it only \
+                  makes the start warn of each time below that differs from the ring's, be it a default.",
             example: Literal::Integer(1),
         },
         Key {
@@ -403,7 +405,8 @@ const ROTATION: Section = Section {
                 Literal::Bool(false),
                 "what a cache may serve for longer, a new key must wait for longer",
             ),
-            doc: "Whether a CDN or caching proxy stands in front; it is then granted `stale-if-error` of one hour.",
+            doc: "Whether a CDN or caching proxy stands in front; it is then granted `stale-if-error` of one hour. For a \
+                  ring, set it before `keys init`.",
             example: Literal::Bool(true),
         },
         Key {
