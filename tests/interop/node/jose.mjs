@@ -13,7 +13,10 @@ const ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA
 
 /// jose has no discovery of its own: one request tells where the keys are, and that it is the issuer meant.
 async function relyingParty({ issuer, audience, algorithms }) {
-  const answer = await fetch(`${issuer}/.well-known/openid-configuration`, { redirect: "error" });
+  const location = `${issuer}/.well-known/openid-configuration`;
+  const answer = await fetch(location, { redirect: "error" }).catch((error) => {
+    throw Object.assign(error, { message: `${location}: ${error.message}` });
+  });
   if (!answer.ok) throw new Error(`discovery answered ${answer.status}`);
   const metadata = await answer.json();
   if (metadata.issuer !== issuer) throw new Error(`discovery names ${metadata.issuer}`);
@@ -22,7 +25,14 @@ async function relyingParty({ issuer, audience, algorithms }) {
 }
 
 function refused(error) {
-  return { ok: false, error: error.code ?? error.name, message: error.message };
+  return { ok: false, error: error.code ?? error.name, message: textOf(error) };
+}
+
+/// With its causes: what could not be reached, and why, is in none of fetch's own texts. One of several addresses has
+/// no text of its own, only a code.
+function textOf(error) {
+  const text = error.message || error.code || error.name;
+  return error.cause instanceof Error ? `${text}; because of ${textOf(error.cause)}` : text;
 }
 
 async function serve() {

@@ -51,10 +51,15 @@ def once(library, asked) -> int:
     try:
         claims = library.RelyingParty(asked.issuer, asked.audience, algorithms).verify(token)
     except Exception as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        print(f"{type(error).__name__}: {text_of(error)}", file=sys.stderr)
         return REFUSED
     print(json.dumps(claims))
     return 0
+
+
+def text_of(error: Exception) -> str:
+    """With its notes, such as the URL that urllib leaves out."""
+    return "; ".join([str(error), *getattr(error, "__notes__", [])])
 
 
 def answer(name: str, library) -> int:
@@ -79,7 +84,7 @@ def answer(name: str, library) -> int:
         except BadRequest as error:
             say({"ok": False, "error": "bad_request", "message": str(error)})
         except Exception as error:
-            say({"ok": False, "error": type(error).__name__, "message": str(error)})
+            say({"ok": False, "error": type(error).__name__, "message": text_of(error)})
     return 0
 
 

@@ -13,8 +13,12 @@ def algorithms() -> list[str]:
 class RelyingParty:
     def __init__(self, issuer: str, audience: str, wanted: list[str] | None):
         location = f"{issuer.removesuffix('/')}/.well-known/openid-configuration"
-        with urllib.request.urlopen(location, timeout=30) as answer:
-            metadata = json.load(answer)
+        try:
+            with urllib.request.urlopen(location, timeout=30) as answer:
+                metadata = json.load(answer)
+        except OSError as error:
+            error.add_note(f"while reading {location}")
+            raise
         if metadata["issuer"] != issuer:
             raise ValueError(f"discovery names another issuer: {metadata['issuer']!r}")
         self.issuer = issuer

@@ -5,11 +5,12 @@ use std::process::{Output, Stdio};
 use oneseal_tests::Fleet;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
+use tokio::net::TcpSocket;
 
 use crate::adaptor;
 use crate::libraries::Library;
 
-/// Claims and 0, a named refusal and 1, usage and 64; the token as a word or on standard input.
+/// Claims and 0, a named refusal and 1, an issuer out of reach by its URL and why, usage and 64; the token as a word or on standard input.
 pub(crate) async fn answers(library: &'static Library) {
     let Some(_) = adaptor::command(library).await else { return };
     let fleet = Fleet::start(1).await;
@@ -30,6 +31,21 @@ pub(crate) async fn answers(library: &'static Library) {
     let errors = text(&refused.stderr);
     assert_eq!((refused.status.code(), refused.stdout.len()), (Some(1), 0), "{}: {errors}", library.name);
     assert!(errors.trim().contains(": "), "error: message, not {errors:?}");
+
+    // A port that is bound and listened to by nobody refuses, and is given to no other test.
+    let deaf = TcpSocket::new_v4().unwrap();
+    deaf.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let nobody = format!("http://{}", deaf.local_addr().unwrap());
+    let unreached = run(library, &["--issuer", &nobody, "--audience", "test", &token], "").await;
+    let errors = text(&unreached.stderr);
+    assert_eq!(unreached.status.code(), Some(1), "{}: {errors}", library.name);
+    let port = deaf.local_addr().unwrap().port().to_string();
+    assert!(
+        errors.contains(&port) && errors.contains("/.well-known/"),
+        "{} names no URL: {errors}",
+        library.name
+    );
+    assert!(errors.to_lowercase().contains("refused"), "{} names no cause: {errors}", library.name);
 
     // Without any word it serves the protocol.
     for wrong in [&["--issuer"][..], &["--issuer", "http://127.0.0.1:1", "a.b.c"], &["--what", "a.b.c"]] {

@@ -35,6 +35,13 @@ pub(crate) struct Library {
     pub(crate) deviations: &'static [Deviation],
 }
 
+impl Library {
+    /// What its adaptor is written in: the name of the folder, but for the one that is a crate.
+    pub(crate) fn language(&self) -> &'static str {
+        if self.folder == "josekit" { "rust" } else { self.folder }
+    }
+}
+
 /// What becomes of the first token of a further algorithm, as long as the verifier is not made anew.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Later {

@@ -126,18 +126,30 @@ async fn warm(parties: &mut [(&'static Library, Adaptor)], fleet: &Fleet, first:
     }
 }
 
-/// An adaptor of each library that is there; `TEST_LIBRARY` names the only one wanted.
+/// An adaptor of each library that is there; `TEST_LIBRARY` names the only one wanted, or a language.
 pub(crate) async fn started() -> Vec<(&'static Library, Adaptor)> {
     let only = std::env::var("TEST_LIBRARY").unwrap_or_default();
-    let is_known = only.is_empty() || LIBRARIES.iter().any(|library| library.name == only);
-    assert!(is_known, "TEST_LIBRARY={only} is none of the libraries");
+    let is_wanted =
+        |library: &&Library| only.is_empty() || library.name == only || library.language() == only;
+    assert!(LIBRARIES.iter().any(|library| is_wanted(&library)), "{}", none_is_called(&only));
     let mut parties = Vec::new();
-    for library in LIBRARIES.iter().filter(|library| only.is_empty() || library.name == only) {
+    for library in LIBRARIES.iter().filter(is_wanted) {
         if let Some(adaptor) = Adaptor::start(library).await {
             parties.push((library, adaptor));
         }
     }
     parties
+}
+
+fn none_is_called(name: &str) -> String {
+    let names: Vec<_> = LIBRARIES.iter().map(|library| library.name).collect();
+    let mut languages: Vec<_> = LIBRARIES.iter().map(|library| library.language()).collect();
+    languages.dedup();
+    format!(
+        "no library and no language is called {name:?}; the libraries: {}; the languages: {}",
+        names.join(", "),
+        languages.join(", ")
+    )
 }
 
 /// When the first token of a new key was accepted.

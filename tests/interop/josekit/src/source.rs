@@ -93,7 +93,11 @@ impl Http {
     /// The body of a 200; no redirect is followed.
     fn fetch(&self, place: &str) -> Result<Bytes, SourceError> {
         let exchange = async {
-            let answer = self.client.get(place.parse().map_err(fetch)?).await.map_err(fetch)?;
+            let answer = self
+                .client
+                .get(place.parse().map_err(fetch)?)
+                .await
+                .map_err(|error| fetch(format!("{place}: {}", with_causes(&error))))?;
             if answer.status() != 200 {
                 return Err(fetch(format!("{place} answered {}", answer.status())));
             }
@@ -103,6 +107,12 @@ impl Http {
             .block_on(async { tokio::time::timeout(TIMEOUT, exchange).await })
             .map_err(|_| fetch(format!("{place} did not answer within {} s", TIMEOUT.as_secs())))?
     }
+}
+
+/// The client's own text says that it could not connect, and not why.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 fn fetch(error: impl std::fmt::Display) -> SourceError {

@@ -159,13 +159,16 @@ public final class Adaptor {
         return cause == null ? name : name + ": " + cause.getClass().getSimpleName();
     }
 
-    /** With its causes, unless told already: Spring's own text leaves out what could not be reached. */
+    /** With its causes, unless told already: Spring's own text leaves out what could not be reached. Then its notes. */
     private static String textOf(Exception error) {
         StringBuilder text = new StringBuilder(String.valueOf(error.getMessage()));
         for (Throwable cause = error.getCause(); cause != null; cause = cause.getCause()) {
             if (cause.getMessage() == null || text.indexOf(cause.getMessage()) < 0) {
                 text.append("; because of ").append(cause);
             }
+        }
+        for (Throwable note : error.getSuppressed()) {
+            text.append("; ").append(note.getMessage());
         }
         return text.toString();
     }

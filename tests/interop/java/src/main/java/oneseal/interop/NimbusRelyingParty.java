@@ -7,9 +7,11 @@ import com.nimbusds.jose.proc.JWSVerificationKeySelector;
 import com.nimbusds.jose.proc.SecurityContext;
 import com.nimbusds.jose.util.DefaultResourceRetriever;
 import com.nimbusds.jose.util.JSONObjectUtils;
+import com.nimbusds.jose.util.Resource;
 import com.nimbusds.jwt.JWTClaimsSet;
 import com.nimbusds.jwt.proc.DefaultJWTClaimsVerifier;
 import com.nimbusds.jwt.proc.DefaultJWTProcessor;
+import java.io.IOException;
 import java.net.URI;
 import java.util.List;
 import java.util.Map;
@@ -56,13 +58,22 @@ final class NimbusRelyingParty implements RelyingParty {
     private static Map<String, Object> discover(String issuer) throws Exception {
         var retriever = new DefaultResourceRetriever(TIMEOUT_MS, TIMEOUT_MS);
         String location = issuer.replaceFirst("/$", "") + "/.well-known/openid-configuration";
-        var answer = retriever.retrieveResource(URI.create(location).toURL());
-        Map<String, Object> metadata = JSONObjectUtils.parse(answer.getContent());
+        Map<String, Object> metadata = JSONObjectUtils.parse(fetch(retriever, location).getContent());
         String named = JSONObjectUtils.getString(metadata, "issuer");
         if (!issuer.equals(named)) {
             throw new IllegalStateException("discovery names another issuer: " + named);
         }
         return metadata;
+    }
+
+    /** Most of its errors name no URL, so that goes with them as a note. */
+    private static Resource fetch(DefaultResourceRetriever retriever, String location) throws IOException {
+        try {
+            return retriever.retrieveResource(URI.create(location).toURL());
+        } catch (IOException error) {
+            error.addSuppressed(new IOException("while reading " + location));
+            throw error;
+        }
     }
 
     @Override
