@@ -231,6 +231,12 @@ pub enum FetchError {
     /// The certificate is not one that is trusted for this host: name, date or who signed it.
     #[error("its certificate does not verify")]
     Certificate(#[source] Box<dyn StdError + Send + Sync>),
+    /// The certificate is one of an authority, which vouches for others and never for a host, however trusted.
+    #[error(
+        "the server shows a certificate authority's own certificate (CA:TRUE), which may not stand for a server; make \
+         an authority and a certificate that it signs, or a self-signed one with basicConstraints=CA:FALSE"
+    )]
+    AuthorityAsServer,
     /// TLS was spoken to somebody who speaks something else.
     #[error("what answers there does not speak TLS")]
     NotTls(#[source] Box<dyn StdError + Send + Sync>),
@@ -259,6 +265,7 @@ impl FetchError {
             Self::PlainHttp => "plain_http",
             Self::Connect(_) => "connect",
             Self::Certificate(_) => "certificate",
+            Self::AuthorityAsServer => "certificate_of_authority",
             Self::NotTls(_) => "not_tls",
             Self::Deadline(_) => "deadline",
             Self::Redirect(_) => "redirect",
@@ -312,15 +319,11 @@ fn without_tls(uri: Uri) -> Result<Uri, FetchError> {
 fn connect_error(error: Box<dyn StdError + Send + Sync>) -> FetchError {
     match dial::tls_fault(&*error) {
         Some(TlsFault::NotTls) => FetchError::NotTls(error),
-        Some(TlsFault::Certificate) if dial::is_authority_as_server(&*error) => {
-            FetchError::Certificate(AUTHORITY_AS_SERVER.into())
-        }
+        Some(TlsFault::Certificate) if dial::is_authority_as_server(&*error) => FetchError::AuthorityAsServer,
         Some(TlsFault::Certificate) => FetchError::Certificate(error),
         None => FetchError::Connect(error),
     }
 }
-
-const AUTHORITY_AS_SERVER: &str = "the server shows a certificate authority's own certificate (CA:TRUE), which may not      stand for a server; make an authority and a certificate that it signs, or a self-signed one with      basicConstraints=CA:FALSE";
 
 fn is_loopback(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');

@@ -74,7 +74,8 @@ async fn an_authority_in_place_of_a_server_is_told_in_a_sentence_with_its_cure()
             Err(error) => {
                 let told = oneseal_keystore::findings::chain(&error);
                 assert!(!is_good && told.contains("basicConstraints=CA:FALSE"), "{told}");
-                assert!(!told.contains("CaUsedAsEndEntity"), "{told}");
+                assert!(!told.contains("CaUsedAsEndEntity") && !told.contains("  "), "{told}");
+                assert!(matches!(error, FetchError::AuthorityAsServer), "{error:?}");
             }
         }
     }

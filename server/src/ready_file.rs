@@ -32,7 +32,7 @@ pub(crate) struct Addresses {
     pub(crate) admin: Option<PathBuf>,
     /// The admin API on TCP, if it is there.
     pub(crate) admin_tcp: Option<SocketAddr>,
-    /// What `admin_tcp` speaks, and where, as `documents_url`.
+    /// What `admin_tcp` speaks, and where, as `documents_url`; where it is bound to every address, by `localhost`.
     pub(crate) admin_tcp_url: Option<String>,
     /// The process.
     pub(crate) pid: u32,
@@ -55,10 +55,16 @@ impl Addresses {
             ops_url: format!("http://{ops}"),
             admin: sockets.admin.as_ref().map(|admin| admin.path().to_owned()),
             admin_tcp,
-            admin_tcp_url: admin_tcp.map(|address| format!("{scheme}://{address}")),
+            admin_tcp_url: admin_tcp.map(|address| format!("{scheme}://{}", callable(address))),
             pid: std::process::id(),
         })
     }
+}
+
+/// Host and port by which the admin API answers. The address that stands for all of them is nobody's name, so that a
+/// request which calls it by that one is refused.
+fn callable(address: SocketAddr) -> String {
+    if address.ip().is_unspecified() { format!("localhost:{}", address.port()) } else { address.to_string() }
 }
 
 /// The file, gone again when this is dropped.
@@ -105,6 +111,19 @@ mod tests {
     use std::fs;
 
     use super::*;
+
+    #[test]
+    fn the_admin_api_is_named_as_it_may_be_called() {
+        for (bound, named) in [
+            ("0.0.0.0:9090", "localhost:9090"),
+            ("[::]:9090", "localhost:9090"),
+            ("127.0.0.1:9090", "127.0.0.1:9090"),
+            ("[::1]:9090", "[::1]:9090"),
+            ("10.1.2.3:9090", "10.1.2.3:9090"),
+        ] {
+            assert_eq!(callable(bound.parse().expect("an address")), named);
+        }
+    }
 
     #[test]
     fn it_is_there_while_the_server_is() {

@@ -2,7 +2,8 @@
 
 mod cli_support;
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use cli_support::{ISSUER, MINTING, Replica, oneseal, run, run_with, text};
@@ -106,6 +107,17 @@ fn the_socket_is_that_of_the_configuration() {
     let asks = || oneseal(["mint", "--config", text(&configured), "--sub", "pod", "--aud", "rp"]);
     run(&mut asks()).done();
     run(asks().env("ONESEAL__LISTEN__ADMIN", "none")).refused(64, &["listen.admin", "--admin"]);
+    let without = || {
+        let mut asks = asks();
+        let tokens = format!("[{{name='ci',scopes=['mint'],sha256='{}'}}]", "1".repeat(64));
+        asks.env("ONESEAL__LISTEN__ADMIN", "none").env("ONESEAL__LISTEN__ADMIN_TCP", "127.0.0.1:9090");
+        asks.env("ONESEAL__ADMIN__TOKENS", tokens);
+        asks
+    };
+    let instead = ["there is no socket", "--admin http://HOST:9090"];
+    run(&mut without()).refused(64, &instead);
+    run(without().args(["--admin-token-env", "CI_TOKEN"])).refused(64, &instead);
+    run(asks().args(["--admin-token-env", "CI_TOKEN"])).refused(64, &["a socket asks for no token"]);
     run(asks().env("ONESEAL__LISTEN__ADMIN", "off")).refused(78, &["ONESEAL__LISTEN__ADMIN", "./"]);
 }
 
@@ -203,6 +215,7 @@ fn over_tcp() -> (Replica, String, tempfile::TempDir) {
 fn a_token_of_the_api_is_shown_once_and_its_table_is_what_a_server_takes() {
     let (replica, token, kept) = over_tcp();
     let (url, file) = (format!("http://{}", replica.address("admin_tcp")), kept.path().join("token"));
+    fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("set");
     let mint = |more: &[&str]| {
         run(oneseal(["mint", "--admin", &url, "--sub", "pod", "--aud", "rp"])
             .args(more)
@@ -212,6 +225,15 @@ fn a_token_of_the_api_is_shown_once_and_its_table_is_what_a_server_takes() {
     assert!(minted.err.is_empty() && minted.out.trim_end().split('.').count() == 3, "{minted:?}");
     replica.verify(&minted.out, &["--aud", "rp"]).done();
     mint(&["--admin-token-env", "CI_TOKEN", "--json"]).done();
+    let piped = oneseal(["mint", "--admin", &url, "--sub", "pod", "--aud", "rp", "--admin-token-file", "-"]);
+    let mut piped = piped;
+    run_with(&mut piped, &format!("{token}\n")).done();
+    run_with(&mut piped, "").refused(64, &["standard input", "holds no admin token"]);
+    for (mode, may) in [(0o604, "may read"), (0o602, "may change")] {
+        fs::set_permissions(&file, Permissions::from_mode(mode)).expect("set");
+        let warned = mint(&["--admin-token-file", text(&file)]).done();
+        assert!(warned.err.contains(may) && warned.err.contains("chmod 0600"), "{warned:?}");
+    }
     let claims = mint(&["--admin-token-env", "CI_TOKEN", "--dry-run"]).done().json();
     assert_eq!((&claims["iss"], &claims["sub"]), (&ISSUER.into(), &"pod".into()));
     let through_socket = replica.mint(&["--dry-run", "--json"]).done().json();
@@ -239,6 +261,10 @@ fn each_refusal_over_tcp_says_what_to_do_and_repeats_no_token() {
     mint("http://127.0.0.1:9", &with).refused(69, &["listen.admin_tcp"]);
     mint(&format!("{url}/admin"), &with).refused(64, &["https://HOST:PORT"]);
     mint(text(&replica.admin()), &with).refused(64, &["a socket asks for no token"]);
+    mint(replica.address("admin_tcp"), &with).refused(64, &["no scheme", "begins with https://"]);
+    let documents = format!("http://{}", replica.address("documents"));
+    mint(&documents, &with)
+        .refused(77, &["listen.admin_tcp, and not another of its listeners", "admin.mint = true"]);
     mint(replica.address("admin_tcp"), &[]).refused(69, &["begins with https://"]);
     let other = run(&mut oneseal(["admin", "token", "new", "--name", "x", "--scopes", "mint"])).done().out;
     fs::write(&file, &other).expect("written");
@@ -291,5 +317,22 @@ fn a_token_of_the_api_is_made_as_asked_for_or_not_at_all() {
     new(&["--name", "a", "--scopes", "read,read"]).refused(64, &["twice"]);
     new(&["--name", "a", "--scopes", ""]).refused(64, &["scope"]);
     new(&["--name", "a", "--scopes", "read", "--expires", "2020-01-01"]).refused(64, &["over already"]);
+    new(&["--name", "a", "--scopes", "read", "--expires", "5"]).refused(64, &["write 5d for days"]);
+    let json = new(&["--name", "a", "--scopes", "read", "--expires", "2099-01-31", "--json"]).done().json();
+    assert_eq!(json["expires"], "2099-01-31T00:00:00Z");
+    let kept = tempfile::tempdir().expect("a directory");
+    let file = kept.path().join("admin.token");
+    let out = ["--name", "a", "--scopes", "read", "--out", text(&file)];
+    let made = new(&out).done();
+    let token = fs::read_to_string(&file).expect("written");
+    assert!(token.starts_with("oneseal_admin_") && token.ends_with('\n') && made.out.is_empty(), "{made:?}");
+    assert!(made.err.contains(text(&file)) && !made.err.contains(token.trim_end()), "{made:?}");
+    assert_eq!(fs::metadata(&file).expect("there").permissions().mode() & 0o777, 0o600);
+    new(&out).refused(78, &["is there already"]);
+    assert_eq!(fs::read_to_string(&file).expect("there"), token, "left as it is");
+    new(&["--name", "a", "--scopes", "read", "--out", "/no/such/dir/t"]).refused(78, &["/no/such/dir/t"]);
+    let second = kept.path().join("second.token");
+    let json = new(&["--name", "a", "--scopes", "read", "--out", text(&second), "--json"]).done().json();
+    assert_eq!(json["token"], Value::Null);
     new(&["--scopes", "read"]).refused(64, &["--name"]);
 }

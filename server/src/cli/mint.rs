@@ -1,6 +1,6 @@
 //! `oneseal mint`: a token from one running replica, through its admin socket or over TCP.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use self::client::{Answer, MintRequest, Minted, Preview};
 use self::remote::Remote;
 use super::Globals;
+use crate::config;
 use crate::exit::{Exit, Failure};
 use crate::output;
 
@@ -31,7 +32,7 @@ pub(crate) struct Args {
     /// Whom it is for; one of the server's `admin.mint_audiences`
     #[arg(long, value_name = "AUDIENCE")]
     aud: String,
-    /// How long it lives, such as 10m [default: the fleet's rotation.token_ttl]
+    /// How long it lives, such as 10m: 1m to 24h, and no more than rotation.max_token_ttl [default: the fleet's rotation.token_ttl]
     #[arg(long, value_name = "DURATION", value_parser = whole_seconds)]
     ttl: Option<Duration>,
     /// What to sign with [default: the first of issuer.algorithms]
@@ -92,11 +93,16 @@ impl Replica {
     async fn of(admin: Option<String>, remote: remote::Args, globals: &Globals) -> Result<Self, Failure> {
         match admin {
             Some(url) if remote::is_url(&url) => Ok(Self::Url(Remote::new(&url, remote, globals).await?)),
-            _ if !remote.is_empty() => Err(Failure::usage(
-                "a socket asks for no token and speaks no TLS: leave out what is for TCP, or name --admin https://HOST:PORT",
-            )),
-            Some(path) => Ok(Self::Socket(path.into())),
-            None => configured(globals).map(Self::Socket),
+            Some(path) if remote.is_empty() => Ok(Self::Socket(path.into())),
+            Some(address) if client::is_address(Path::new(&address)) => Err(Failure::usage(format!(
+                "--admin {address} has no scheme, so it is the path of a socket, which asks for no token and speaks no TLS: \
+                 an address of TCP begins with https:// or http://"
+            ))),
+            Some(_) => Err(Failure::usage(ONLY_TCP)),
+            None => {
+                let path = configured(globals)?;
+                if remote.is_empty() { Ok(Self::Socket(path)) } else { Err(Failure::usage(ONLY_TCP)) }
+            }
         }
     }
 
@@ -108,13 +114,27 @@ impl Replica {
     }
 }
 
+/// The socket of the configuration.
 fn configured(globals: &Globals) -> Result<PathBuf, Failure> {
-    globals.partial_config()?.settings.listen.admin.ok_or_else(|| {
-        Failure::usage(
-            "listen.admin is \"none\", so there is no socket: name a replica's by --admin SOCKET|URL",
-        )
+    let config::Settings { listen, tls, .. } = globals.partial_config()?.settings;
+    listen.admin.ok_or_else(|| {
+        Failure::usage(match listen.admin_tcp {
+            None => "listen.admin is \"none\", so there is no socket: name a replica's by --admin SOCKET|URL"
+                .to_owned(),
+            Some(address) => {
+                let scheme = if tls.source == config::TlsSource::Off { "http" } else { "https" };
+                format!(
+                    "listen.admin is \"none\", so there is no socket; listen.admin_tcp is {address}: name \
+                     --admin {scheme}://HOST:{} and --admin-token-file FILE",
+                    address.port()
+                )
+            }
+        })
     })
 }
+
+const ONLY_TCP: &str = "a socket asks for no token and speaks no TLS: leave out what is for TCP, or name \
+                        --admin https://HOST:PORT";
 
 /// One claim of the command line.
 #[derive(Clone, Debug, PartialEq)]

@@ -228,6 +228,7 @@ fn failure(error: VerifyError, issuer: &IssuerUrl, facts: &Map<String, Value>) -
     let cure = match error.reason() {
         "not_tls" => "a replica that leaves TLS to a proxy is reached by --connect-to http://HOST:PORT",
         "certificate" => super::UNTRUSTED,
+        "certificate_of_authority" => "its server needs another certificate",
         _ => "look whether it is reachable from here",
     };
     let message =
@@ -337,5 +338,8 @@ mod tests {
         let untrusted = said(FetchError::Certificate("unknown".into()));
         assert!(untrusted.contains("--ca FILE") && untrusted.contains("issuer.ca_bundle"), "{untrusted}");
         assert!(!untrusted.contains("reachable"), "{untrusted}");
+        let of_authority = said(FetchError::AuthorityAsServer);
+        assert!(of_authority.contains("basicConstraints=CA:FALSE"), "{of_authority}");
+        assert!(!of_authority.contains("--ca") && !of_authority.contains("reachable"), "{of_authority}");
     }
 }

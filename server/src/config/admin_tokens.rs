@@ -13,6 +13,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use oneseal::UnixTime;
 use oneseal_keystore::Digest;
+use oneseal_keystore::findings::Code;
 use serde_json::{Value as Json, json};
 use toml::de::{DeArray, DeTable, DeValue};
 
@@ -61,8 +62,9 @@ pub(super) fn from_toml(items: &DeArray<'_>) -> Result<Vec<AdminToken>, Fault> {
         return Err(in_clear());
     }
     let mut faults = Vec::new();
+    let mut at = None;
     if items.len() > MAX_TOKENS {
-        faults.push(format!("there are {}, and may be {MAX_TOKENS}", items.len()));
+        faults.push((&codes::BAD_VALUE, format!("there are {}, and may be {MAX_TOKENS}", items.len())));
     }
     let mut tokens: Vec<AdminToken> = Vec::new();
     for (number, item) in items.iter().take(MAX_TOKENS).enumerate() {
@@ -70,18 +72,29 @@ pub(super) fn from_toml(items: &DeArray<'_>) -> Result<Vec<AdminToken>, Fault> {
             DeValue::Table(table) => token(table),
             other => Err(format!("it is of type {}, but must be a table", other.type_str())),
         };
-        match read.and_then(|token| unlike(token, &tokens)) {
+        match read.map_err(|fault| (&codes::BAD_VALUE, fault)).and_then(|token| unlike(token, &tokens)) {
             Ok(token) => tokens.push(token),
-            Err(fault) => faults.push(format!("{}: {fault}", which(number, item.get_ref()))),
+            Err((code, fault)) => {
+                faults.push((code, format!("{}: {fault}", which(number, item.get_ref()))));
+                at = at.or(Some(item.span().start));
+            }
         }
     }
-    if faults.is_empty() { Ok(tokens) } else { Err(bad(faults.join("; "))) }
+    if faults.is_empty() { Ok(tokens) } else { Err(all_of(&faults, at)) }
+}
+
+/// All faults as one, with the cure for names if nothing else is wrong.
+fn all_of(faults: &[(&'static Code, String)], at: Option<usize>) -> Fault {
+    let mut codes = faults.iter().map(|(code, _)| *code);
+    let code = codes.find(|code| **code != codes::ADMIN_TOKEN_NAME_TAKEN);
+    let messages: Vec<_> = faults.iter().map(|(_, message)| message.as_str()).collect();
+    Fault { code: code.unwrap_or(&codes::ADMIN_TOKEN_NAME_TAKEN), message: messages.join("; "), at }
 }
 
 /// A token in clear where its hash belongs.
 pub(super) fn in_clear() -> Fault {
     let message = "a token itself stands here, which is not repeated; whoever reads this has it";
-    Fault { code: &codes::ADMIN_TOKEN_IN_CLEAR, message: message.to_owned() }
+    Fault { code: &codes::ADMIN_TOKEN_IN_CLEAR, message: message.to_owned(), at: None }
 }
 
 /// A name that logs can have as it is.
@@ -112,9 +125,14 @@ pub(crate) fn scope(name: &str) -> Result<Scope, String> {
 /// # Errors
 /// What to write instead.
 pub(crate) fn moment(text: &str) -> Result<UnixTime, String> {
-    let is_day = text.len() == DAY_LEN && !text.bytes().all(|byte| byte.is_ascii_digit());
+    let wanted = || "write a day as 2027-01-31 or a moment in UTC as 2027-01-31T12:00:00Z".to_owned();
+    if text.parse::<i64>().is_ok() {
+        // Seconds, days, a year? Whoever wrote it meant one of them.
+        return Err(format!("a number alone does not say of what; {}", wanted()));
+    }
+    let is_day = text.len() == DAY_LEN;
     let read = if is_day { times::parse(&format!("{text}T00:00:00Z")) } else { times::parse(text) };
-    read.map_err(|_| "write a day as 2027-01-31 or a moment in UTC as 2027-01-31T12:00:00Z".to_owned())
+    read.map_err(|_| wanted())
 }
 
 fn token(table: &DeTable<'_>) -> Result<AdminToken, String> {
@@ -178,14 +196,24 @@ fn digest(text: &str) -> Result<Digest, String> {
     })
 }
 
-fn unlike(token: AdminToken, others: &[AdminToken]) -> Result<AdminToken, String> {
+fn unlike(token: AdminToken, others: &[AdminToken]) -> Result<AdminToken, (&'static Code, String)> {
     if others.iter().any(|other| other.name == token.name) {
-        return Err("another token has this name already".to_owned());
+        let fault = "another token has this name already; its successor needs one of its own, such as";
+        return Err((
+            &codes::ADMIN_TOKEN_NAME_TAKEN,
+            format!("{fault} \"{}\"", successor(&token.name, others)),
+        ));
     }
     match others.iter().find(|other| other.digest == token.digest) {
-        Some(other) => Err(format!("its sha256 is that of \"{}\" too", other.name)),
+        Some(other) => Err((&codes::BAD_VALUE, format!("its sha256 is that of \"{}\" too", other.name))),
         None => Ok(token),
     }
+}
+
+/// `ci-2` after `ci`, and `ci-3` where that is taken.
+fn successor(name: &str, others: &[AdminToken]) -> String {
+    let number = (2..).find(|number| others.iter().all(|other| other.name != format!("{name}-{number}")));
+    format!("{name}-{}", number.unwrap_or(2))
 }
 
 /// A token by its name, if that can be shown, and by its number, from 1.
@@ -206,10 +234,6 @@ fn holds_token(value: &DeValue<'_>) -> bool {
             .any(|(name, value)| admin_token::is_in(name.get_ref()) || holds_token(value.get_ref())),
         _ => false,
     }
-}
-
-fn bad(message: String) -> Fault {
-    Fault { code: &codes::BAD_VALUE, message }
 }
 
 /// Each costs every request a comparison of 32 bytes.
@@ -269,6 +293,7 @@ mod tests {
             (", expires = 5", "expires must be a date"),
             (", expires = 2027-01-31T10:00:00", "no date: write a day"),
             (", expires = '31.1.2027'", "no date: write a day"),
+            (", expires = '1801353600'", "no date: a number alone does not say of what; write a day"),
             (", expires = 10:00:00", "no date: write a day"),
             (", scope = 'read'", "did you mean `scopes`?"),
             (", x = 1", "there is no key `x`"),
@@ -295,7 +320,6 @@ mod tests {
         };
         let other = HASH.replace('9', "8");
         for (one, two, words) in [
-            (of("a", "['mint']", HASH), of("a", "['mint']", &other), "another token has this name"),
             (of("a", "['mint']", HASH), of("b", "['mint']", HASH), "its sha256 is that of \"a\" too"),
             (of("a", "['mnt']", HASH), of("b", "[]", &other), "did you mean \"mint\"?"),
             (of("a", "['mnt']", HASH), of("b", "[]", &other), "token 2 (\"b\"): scopes is empty"),
@@ -308,9 +332,27 @@ mod tests {
             let fault = read(&format!("[{one}, {two}]")).expect_err(words);
             assert!(fault.message.contains(words), "{}", fault.message);
         }
+        let twice = format!("[{},\n {}]", of("a", "['mint']", HASH), of("a", "['mnt']", &other));
+        assert_eq!(read(&twice).expect_err("two faults").code.name, "config.bad_value");
         let many: Vec<_> =
             (0..=MAX_TOKENS).map(|n| of(&format!("n{n}"), "['read']", &format!("{n:064x}"))).collect();
         assert!(read(&format!("[{}]", many.join(","))).expect_err("too many").message.contains("may be 64"));
+    }
+
+    #[test]
+    fn a_successor_under_the_same_name_is_told_to_take_another_and_where_it_stands() {
+        let of = |name: &str, digit: &str| {
+            format!("{{name='{name}', scopes=['mint'], sha256='{}'}}", HASH.replace('9', digit))
+        };
+        let fault = read(&format!("[{},\n{}]", of("ci", "9"), of("ci", "8"))).expect_err("one name");
+        assert_eq!(fault.code.name, "admin.token_name_taken");
+        assert!(
+            fault.message.starts_with("token 2 (\"ci\"): ") && fault.message.ends_with("such as \"ci-2\"")
+        );
+        assert_eq!(fault.at, Some(of("ci", "9").len() + "[,\n".len()));
+        let fault = read(&format!("[{},{},{}]", of("ci", "9"), of("ci-2", "8"), of("ci", "7")));
+        assert!(fault.expect_err("one name").message.ends_with("such as \"ci-3\""));
+        assert_eq!(read(&format!("[{},{}]", of("ci", "9"), of("ci-2", "8"))).expect("both").len(), 2);
     }
 
     #[test]

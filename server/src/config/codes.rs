@@ -19,6 +19,7 @@ pub(crate) static CODES: &[&Code] = &[
     &PROVIDER_NOT_CONFIGURED,
     &ADMIN_NO_TOKENS,
     &ADMIN_TOKEN_IN_CLEAR,
+    &ADMIN_TOKEN_NAME_TAKEN,
     &ADMIN_PLAINTEXT,
     &ADMIN_PLAINTEXT_DECLARED,
     &ADMIN_TOKEN_EXPIRED,
@@ -95,6 +96,12 @@ pub(crate) static ADMIN_TOKEN_IN_CLEAR: Code = Code::refused(
     "An admin token itself stands in the configuration, where only its hash belongs.",
     "Make a new one with `oneseal admin token new`, put the table that it prints there, and give this token up: it has \
      been where it should not be. For one that nobody has seen, `printf %s \"$TOKEN\" | sha256sum` is the sha256.",
+);
+pub(crate) static ADMIN_TOKEN_NAME_TAKEN: Code = Code::refused(
+    "admin.token_name_taken",
+    "Two tokens of the admin API have one name: the audit log names who asked, and could not tell them apart.",
+    "Give each a name of its own, such as ci-2 for the successor of ci: `oneseal admin token new --name ci-2 --scopes SCOPES`, or \
+     change the name in its table. Both are taken until the old one's table is removed.",
 );
 pub(crate) static ADMIN_PLAINTEXT: Code = Code::refused(
     "admin.plaintext",

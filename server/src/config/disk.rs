@@ -19,6 +19,8 @@ pub(crate) struct Content {
     pub(crate) text: Zeroizing<String>,
     /// Whether every user of this host may read the file.
     pub(crate) is_world_readable: bool,
+    /// Whether every user of this host may change it.
+    pub(crate) is_world_writable: bool,
 }
 
 /// Why a file was not read.
@@ -83,7 +85,8 @@ fn read_with(path: &Path, patience: &Patience) -> Result<Content, ReadError> {
         line: 1 + bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count(),
     })?;
     let text = Zeroizing::new(text.strip_prefix('\u{feff}').unwrap_or(text).to_owned());
-    Ok(Content { text, is_world_readable: metadata.permissions().mode() & 0o004 != 0 })
+    let mode = metadata.permissions().mode();
+    Ok(Content { text, is_world_readable: mode & 0o004 != 0, is_world_writable: mode & 0o002 != 0 })
 }
 
 fn read_whole(

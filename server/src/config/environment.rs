@@ -134,6 +134,7 @@ fn read_secret(key: &Key, path: &Path) -> Result<Value, Fault> {
     let content = disk::read(path).map_err(|error| Fault {
         code: &codes::UNREADABLE,
         message: format!("cannot read {}: {error}", hint::shown_path(path)),
+        at: None,
     })?;
     let text = content.text.strip_suffix('\n').unwrap_or(&content.text);
     value::from_text(key, text.strip_suffix('\r').unwrap_or(text))
@@ -157,7 +158,7 @@ fn near(path: &str) -> Option<&'static Key> {
 }
 
 fn bad(message: String) -> Fault {
-    Fault { code: &codes::BAD_VALUE, message }
+    Fault { code: &codes::BAD_VALUE, message, at: None }
 }
 
 /// Beginning of all names that somebody may have meant for us.

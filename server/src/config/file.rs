@@ -97,8 +97,11 @@ impl Walk<'_> {
             let Some(key) = table::find(&path) else {
                 return self.unknown(&path, line);
             };
+            let value = value::from_toml(key, value.get_ref());
+            let exactly = value.as_ref().err().and_then(|fault| fault.at);
+            let line = exactly.map_or(line, |at| self.lines.line(at));
             let origin = Origin::File { file: self.name.to_owned(), line };
-            self.entries.push(Entry { key, origin, value: value::from_toml(key, value.get_ref()) });
+            self.entries.push(Entry { key, origin, value });
             true
         })
     }
@@ -187,3 +190,23 @@ impl Lines {
 
 /// Nobody reads further.
 const MAX_FINDINGS: usize = 50;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_in_a_later_table_is_placed_there() {
+        let table = |digit: &str| {
+            format!(
+                "[[admin.tokens]]\nname = \"ci\"\nscopes = [\"mint\"]\nsha256 = \"{}\"\n",
+                digit.repeat(64)
+            )
+        };
+        let text = format!("[listen]\nadmin = \"none\"\n{}\n{}", table("1"), table("2"));
+        let parsed = parse(&text, "oneseal.toml");
+        let entry = parsed.entries.iter().find(|entry| entry.key.path == "admin.tokens").expect("there");
+        assert_eq!(entry.value.as_ref().expect_err("one name").code.name, "admin.token_name_taken");
+        assert_eq!(entry.origin.place(entry.key), "admin.tokens (oneseal.toml:8)");
+    }
+}

@@ -78,6 +78,8 @@ pub(crate) struct Fault {
     pub(crate) code: &'static Code,
     /// What was found. Holds no secret.
     pub(crate) message: String,
+    /// Where in the document, in bytes, if that is more exact than its key: of a list that spans many lines.
+    pub(crate) at: Option<usize>,
 }
 
 /// Reads a value of the file.
@@ -244,7 +246,7 @@ fn choice(key: &Key, text: &str, words: &[&str], later: &[&str]) -> Result<Value
     }
     if later.contains(&text) {
         let message = format!("\"{text}\" is not in this version; it must be {}", key.kind.words());
-        return Err(Fault { code: &codes::NOT_AVAILABLE, message });
+        return Err(Fault { code: &codes::NOT_AVAILABLE, message, at: None });
     }
     let mut fault = not_a(key, text);
     if let Some(word) = hint::nearest(text, words.iter().copied()) {
@@ -260,7 +262,7 @@ fn provider(text: &str) -> Result<Value, Fault> {
         uri => {
             let message =
                 format!("this version opens no \"{}:\" provider, only \"file:\" and \"env:\"", uri.scheme());
-            Err(Fault { code: &codes::NOT_AVAILABLE, message })
+            Err(Fault { code: &codes::NOT_AVAILABLE, message, at: None })
         }
     }
 }
@@ -275,7 +277,7 @@ fn passphrase(key: &Key, text: &str) -> Result<Value, Fault> {
                 uri.scheme(),
                 key.kind.words()
             );
-            Err(Fault { code: &codes::NOT_AVAILABLE, message })
+            Err(Fault { code: &codes::NOT_AVAILABLE, message, at: None })
         }
         Err(_) => Err(bad(format!(
             "it is not {}; a passphrase itself is never written here, but put where one of these points",
@@ -418,7 +420,7 @@ fn hosts(items: &[&str]) -> Result<Value, Fault> {
 }
 
 fn bad(message: String) -> Fault {
-    Fault { code: &codes::BAD_VALUE, message }
+    Fault { code: &codes::BAD_VALUE, message, at: None }
 }
 
 fn wrong_type(key: &Key, value: &DeValue<'_>) -> Fault {

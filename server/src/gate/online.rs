@@ -131,7 +131,7 @@ fn code_of(fault: &SourceError) -> (&'static Code, Option<&str>) {
 
 fn code_of_fetch(error: &FetchError) -> &'static Code {
     match error {
-        FetchError::Certificate(_) => &ONLINE_CERTIFICATE,
+        FetchError::Certificate(_) | FetchError::AuthorityAsServer => &ONLINE_CERTIFICATE,
         FetchError::Redirect(_) => &ONLINE_REDIRECT,
         FetchError::Encoded => &ONLINE_ENCODED,
         FetchError::TooLarge(_) => &ONLINE_NOT_AN_ISSUER,

@@ -15,12 +15,13 @@ use rustls::sign::{CertifiedKey, SigningKey};
 use x509_cert::der::oid::db::rfc5280::{ANY_EXTENDED_KEY_USAGE, ID_KP_SERVER_AUTH};
 use x509_cert::der::{Decode, Encode};
 use x509_cert::ext::pkix::name::GeneralName;
-use x509_cert::ext::pkix::{ExtendedKeyUsage, SubjectAltName};
+use x509_cert::ext::pkix::{BasicConstraints, ExtendedKeyUsage, SubjectAltName};
 use zeroize::{Zeroize, Zeroizing};
 
 use super::codes::{
-    CERTIFICATE_UNUSABLE, CHAIN_OUT_OF_ORDER, EXPIRED, EXPIRES_SOON, HOST_NOT_COVERED, KEY_MISMATCH,
-    NOT_FOR_SERVERS, NOT_YET_VALID, PRIVATE_KEY_EXPOSED, PRIVATE_KEY_UNUSABLE, SIGNING_KEY_SHARED,
+    CERTIFICATE_IS_AUTHORITY, CERTIFICATE_UNUSABLE, CHAIN_OUT_OF_ORDER, EXPIRED, EXPIRES_SOON,
+    HOST_NOT_COVERED, KEY_MISMATCH, NOT_FOR_SERVERS, NOT_YET_VALID, PRIVATE_KEY_EXPOSED,
+    PRIVATE_KEY_UNUSABLE, SIGNING_KEY_SHARED,
 };
 use super::files::{CERTIFICATE, Content, PRIVATE_KEY};
 use crate::times;
@@ -211,6 +212,7 @@ fn facts_of(
     };
     check_times(&facts, now, findings);
     check_usage(&parsed, findings);
+    check_kind(&parsed, findings);
     let host = ServerName::try_from(issuer.host());
     if !host.is_ok_and(|host| verify_server_name(&checked, &host).is_ok()) {
         let named = if names.is_empty() { "no host at all".to_owned() } else { names.join(", ") };
@@ -242,6 +244,16 @@ fn check_usage(parsed: &x509_cert::Certificate, findings: &mut Findings) {
     let Ok(Some((_, usage))) = parsed.tbs_certificate().get_extension::<ExtendedKeyUsage>() else { return };
     if !usage.0.iter().any(|oid| [ID_KP_SERVER_AUTH, ANY_EXTENDED_KEY_USAGE].contains(oid)) {
         findings.push(&NOT_FOR_SERVERS, CERTIFICATE, "serverAuth is not among its extended key usages");
+    }
+}
+
+fn check_kind(parsed: &x509_cert::Certificate, findings: &mut Findings) {
+    // Without the extension it is no authority's (RFC 5280 section 4.2.1.9).
+    let Ok(Some((_, constraints))) = parsed.tbs_certificate().get_extension::<BasicConstraints>() else {
+        return;
+    };
+    if constraints.ca {
+        findings.push(&CERTIFICATE_IS_AUTHORITY, CERTIFICATE, "the first certificate says CA:TRUE");
     }
 }
 

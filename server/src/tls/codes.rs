@@ -19,6 +19,7 @@ pub(crate) static CODES: &[&Code] = &[
     &EXPIRES_SOON,
     &HOST_NOT_COVERED,
     &NOT_FOR_SERVERS,
+    &CERTIFICATE_IS_AUTHORITY,
     &CHAIN_OUT_OF_ORDER,
     &PRIVATE_KEY_EXPOSED,
     &SIGNING_KEY_SHARED,
@@ -95,6 +96,13 @@ pub(crate) static NOT_FOR_SERVERS: Code = Code::warning(
     "tls.not_for_servers",
     "The certificate's extended key usage does not have TLS servers in it, so clients refuse it.",
     "Request one with the usage serverAuth.",
+);
+pub(crate) static CERTIFICATE_IS_AUTHORITY: Code = Code::warning(
+    "tls.certificate_is_authority",
+    "The certificate is one of an authority (basicConstraints CA:TRUE), which vouches for others: clients such as rustls \
+     refuse it as a server's own, whoever trusts it. `openssl req -x509` makes one unless told otherwise.",
+    "Have the authority sign a certificate for the server; or make a self-signed one with `openssl req -x509` and \
+     -addext basicConstraints=critical,CA:FALSE.",
 );
 pub(crate) static CHAIN_OUT_OF_ORDER: Code = Code::warning(
     "tls.chain_out_of_order",

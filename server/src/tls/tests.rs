@@ -193,6 +193,12 @@ fn what_clients_would_refuse_is_a_warning() {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     });
     warned(&for_clients, &pem, &["tls.not_for_servers tls.certificate"]);
+    let of_authority = signed(&key, HOST, life, |params| {
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    });
+    warned(&of_authority, &pem, &["tls.certificate_is_authority tls.certificate"]);
+    let explicitly_none = signed(&key, HOST, life, |params| params.is_ca = IsCa::ExplicitNoCa);
+    warned(&explicitly_none, &pem, &[]);
     let authority = signed(&KeyPair::generate().unwrap(), HOST, life, |params| {
         params.distinguished_name.push(DnType::CommonName, "somebody else");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

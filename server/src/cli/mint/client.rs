@@ -184,7 +184,8 @@ pub(super) fn judge<T: Answer>(
         StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => Err(Failure::new(
             Exit::Denied,
             format!(
-                "{place} does not mint ({said}): set admin.mint = true and admin.mint_audiences, and restart it"
+                "{place} has nothing that mints ({said}): is it the replica's listen.admin or listen.admin_tcp, and not \
+                 another of its listeners? If so, set admin.mint = true and admin.mint_audiences, and restart it"
             ),
         )),
         StatusCode::SERVICE_UNAVAILABLE
@@ -259,7 +260,8 @@ fn not_connected(socket: &Path, error: io::Error) -> Failure {
     Failure::new(exit, message).because(error)
 }
 
-fn is_address(socket: &Path) -> bool {
+/// Whether it looks like an address of TCP, `HOST:PORT`, that has lost its scheme.
+pub(super) fn is_address(socket: &Path) -> bool {
     let text = socket.to_string_lossy();
     !text.contains('/') && text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok())
 }

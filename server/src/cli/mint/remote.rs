@@ -4,22 +4,25 @@
 //! shell's history would have it. It is sent to the host of the URL alone: no redirect is followed, no proxy of the
 //! environment is asked, and plain http is for this machine.
 
+use std::io::{self, IsTerminal, Read};
 use std::path::PathBuf;
 
 use http::{HeaderValue, Uri};
 use oneseal_relying_party::fetch::{ConnectTo, FetchError, FetchOptions, Fetched, Fetcher};
+use zeroize::Zeroizing;
 
 use super::client::{Answer, DEADLINE, MAX_ANSWER, MINT, MintRequest, judge, written};
 use crate::admin_token::Token;
 use crate::cli::{Globals, UNTRUSTED, read_ca, verify};
 use crate::config::disk;
 use crate::exit::{Exit, Failure};
+use crate::output;
 
 /// What only a URL needs.
 #[derive(Debug, Default, clap::Args)]
 #[group(skip)]
 pub(super) struct Args {
-    /// With a URL: the file that holds the admin token, such as /run/secrets/oneseal-admin or /dev/stdin
+    /// With a URL: the file that holds the admin token, such as /run/secrets/oneseal-admin, or - for standard input
     #[arg(long, value_name = "FILE", conflicts_with = "admin_token_env")]
     admin_token_file: Option<PathBuf>,
     /// With a URL: the environment variable that holds the admin token
@@ -117,6 +120,7 @@ impl Remote {
                 format!("{url} leads elsewhere: the token went to nobody else; name the replica itself"),
             ),
             FetchError::Certificate(_) => (Exit::Unavailable, format!("no answer from {url}: {UNTRUSTED}")),
+            FetchError::AuthorityAsServer => (Exit::Unavailable, format!("no answer from {url}")),
             FetchError::NotTls(_) => (
                 Exit::Unavailable,
                 format!(
@@ -147,10 +151,19 @@ fn base(url: &str) -> Result<&str, Failure> {
 
 fn token(args: &Args) -> Result<Token, Failure> {
     let (place, text) = match (&args.admin_token_file, &args.admin_token_env) {
+        (Some(path), _) if path.as_os_str() == "-" => {
+            ("standard input (--admin-token-file -)".to_owned(), from_standard_input()?)
+        }
         (Some(path), _) => {
             let place = format!("--admin-token-file {}", path.display());
             let content = disk::read(path)
                 .map_err(|error| Failure::usage(format!("{place} cannot be read")).because(error))?;
+            if content.is_world_readable || content.is_world_writable {
+                let may = if content.is_world_readable { "read" } else { "change" };
+                output::complain(&format!(
+                    "warning: {place}: every user of this host may {may} the token; chmod 0600 the file"
+                ));
+            }
             (place, content.text)
         }
         (None, Some(name)) => {
@@ -174,6 +187,19 @@ fn token(args: &Args) -> Result<Token, Failure> {
     })
 }
 
+/// What is far too long for a token is cut off, and then is none.
+fn from_standard_input() -> Result<Zeroizing<String>, Failure> {
+    if io::stdin().is_terminal() {
+        return Err(Failure::usage("--admin-token-file - takes the token from standard input: pipe it in"));
+    }
+    // Reserved at once: growing would leave copies of the secret behind in freed memory.
+    let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_STDIN));
+    let read = io::stdin().lock().take(MAX_STDIN as u64).read_to_end(&mut bytes);
+    read.map_err(|error| Failure::internal("standard input cannot be read").because(error))?;
+    Ok(Zeroizing::new(str::from_utf8(&bytes).unwrap_or_default().to_owned()))
+}
+
+const MAX_STDIN: usize = 4096;
 const WANTED: &str = "write https://HOST:PORT, without user, path and query; http:// for this machine alone";
 
 #[cfg(test)]

@@ -320,7 +320,7 @@ const ADMIN: Section = Section {
             doc: "The callers over TCP, each in a table `[[admin.tokens]]` of its own: `name` for the logs, `scopes` of \
                   `read`, `mint` and `keys`, the `sha256` of its token (hexadecimal or base64url), and perhaps the day \
                   on which it `expires`. `oneseal admin token new` makes a token and its table; to change one without a \
-                  gap, have both for a while. Read at the start alone.",
+                  gap, have both for a while, under two names. Read at the start alone.",
             example: Literal::Tables(&[&[
                 ("name", Literal::Text("ci")),
                 ("scopes", Literal::List(&["mint"])),
