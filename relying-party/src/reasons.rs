@@ -77,6 +77,10 @@ pub static REASONS: &[Reason] = &[
         "The certificate does not verify: another host's name, past its date, or signed by nobody who is trusted here.",
     ),
     keys(
+        "certificate_of_authority",
+        "The server shows an authority's own certificate (CA:TRUE), which may not stand for a server, whoever trusts it.",
+    ),
+    keys(
         "not_tls",
         "What answers there does not speak TLS. A replica behind a TLS proxy is asked in plain HTTP.",
     ),
@@ -182,14 +186,15 @@ mod tests {
     async fn fetches() -> Vec<FetchError> {
         use FetchError::*;
         match Url {
-            Url | PlainHttp | Connect(_) | Certificate(_) | NotTls(_) | Deadline(_) | Redirect(_)
-            | TooLarge(_) | Encoded | Http(_) => {}
+            Url | PlainHttp | Connect(_) | Certificate(_) | AuthorityAsServer | NotTls(_) | Deadline(_)
+            | Redirect(_) | TooLarge(_) | Encoded | Http(_) => {}
         }
         vec![
             Url,
             PlainHttp,
             Connect("x".into()),
             Certificate("x".into()),
+            AuthorityAsServer,
             NotTls("x".into()),
             Deadline(Duration::ZERO),
             Redirect(301),
