@@ -48,9 +48,9 @@ impl ApiError {
         Self::new(StatusCode::BAD_REQUEST, "invalid_request", description)
     }
 
-    /// 400: not one `Host` (RFC 9112 section 3.2).
+    /// 400: not one `Host` that is one (RFC 9112 section 3.2).
     pub(crate) fn one_host() -> Self {
-        Self::invalid("a request of HTTP/1.1 has exactly one Host header")
+        Self::invalid("a request has exactly one Host header, and in it a host and perhaps its port")
     }
 
     /// 403: it makes sense, and is not allowed.

@@ -15,6 +15,8 @@ use tracing::{Instrument, Span};
 use super::activity::Activity;
 use super::caller::Caller;
 use super::error::ApiError;
+use super::host;
+use super::quoted::{MAX_METHOD, MAX_PATH, quoted};
 use super::request_id::X_REQUEST_ID;
 use crate::metrics::Listener;
 use crate::state::State;
@@ -55,7 +57,7 @@ where
             request.extensions_mut().insert(caller);
         }
         let answered = async {
-            if version == Version::HTTP_11 && !has_one_host(&request) {
+            if !is_for_one_host(&request) {
                 return Ok(ApiError::one_host().response().map(B::from));
             }
             poll_fn(|cx| self.app.poll_ready(cx)).await?;
@@ -81,21 +83,77 @@ where
     fn span(&self, request: &Request<Incoming>, id: &HeaderValue) -> Span {
         // Read only where the span exists.
         let id = || id.to_str().unwrap_or_default();
-        let (method, path) = (request.method().as_str(), request.uri().path());
+        let method = || quoted(request.method().as_str(), MAX_METHOD);
+        let path = || quoted(request.uri().path(), MAX_PATH);
         let listener = self.listener.as_str();
         match self.listener {
             Listener::Admin | Listener::AdminTcp => {
-                tracing::info_span!("request", request_id = id(), listener, method, path)
+                tracing::info_span!(
+                    "request",
+                    request_id = id(),
+                    listener,
+                    method = &*method(),
+                    path = &*path()
+                )
             }
             Listener::Documents | Listener::Ops => {
-                tracing::debug_span!("request", request_id = id(), listener, method, path)
+                tracing::debug_span!(
+                    "request",
+                    request_id = id(),
+                    listener,
+                    method = &*method(),
+                    path = &*path()
+                )
             }
         }
     }
 }
 
-/// Without one, or with two, a proxy in front may have taken the request for another's (RFC 9112 section 3.2).
-fn has_one_host<B>(request: &Request<B>) -> bool {
-    let mut hosts = request.headers().get_all(HOST).iter();
-    hosts.next().is_some() && hosts.next().is_none()
+/// Whether it has one `Host`, which is one. Otherwise a proxy in front may have taken the request for another's (RFC 9112
+/// section 3.2). HTTP/1.0 may leave it out, and so may HTTP/2, where it must not differ from `:authority` (RFC 9113
+/// section 8.3.1).
+fn is_for_one_host<B>(request: &Request<B>) -> bool {
+    let version = request.version();
+    let mut fields = request.headers().get_all(HOST).iter();
+    let Some(field) = fields.next() else { return version != Version::HTTP_11 };
+    let target = request.uri().authority().filter(|_| version >= Version::HTTP_2);
+    fields.next().is_none()
+        && host::of(field.as_bytes()).is_some()
+        && target.is_none_or(|target| target.as_str().as_bytes().eq_ignore_ascii_case(field.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(version: Version, target: &str, hosts: &[&[u8]]) -> bool {
+        let mut request = Request::get(target).version(version).body(()).expect("a request");
+        for host in hosts {
+            request.headers_mut().append(HOST, HeaderValue::from_bytes(host).expect("a value"));
+        }
+        is_for_one_host(&request)
+    }
+
+    #[test]
+    fn a_request_is_for_one_host_that_is_one() {
+        use Version as V;
+        for version in [V::HTTP_10, V::HTTP_11, V::HTTP_2] {
+            for good in [&b"oidc.example"[..], b"oidc.example:443", b"[::1]:1", b"10.0.0.1", b""] {
+                assert!(judged(version, "/", &[good]), "{version:?} {good:?}");
+            }
+            for bad in [&[&b"a@b/c d"[..]][..], &[b"[::1"], &[b"a:99999"], &[b"\xff"], &[b"a", b"a"]] {
+                assert!(!judged(version, "/", bad), "{version:?} {bad:?}");
+            }
+            assert_eq!(judged(version, "/", &[]), version != V::HTTP_11);
+        }
+    }
+
+    #[test]
+    fn over_http_2_the_field_says_what_the_target_says() {
+        let target = "https://oidc.example/x";
+        assert!(judged(Version::HTTP_2, target, &[]) && judged(Version::HTTP_2, target, &[b"OIDC.example"]));
+        assert!(!judged(Version::HTTP_2, target, &[b"evil.example"]));
+        // RFC 9112 section 3.2.2: a server ignores the field of a request whose target has a host.
+        assert!(judged(Version::HTTP_11, "http://oidc.example/x", &[b"evil.example"]));
+    }
 }

@@ -8,7 +8,7 @@
 //! ```
 //! [`bind`] makes the sockets, [`listener`] accepts on them and ends them in order, [`activity`] says which connections
 //! are of no more use and [`crowd`] which make room, [`handshake`] puts TLS over the documents' and the
-//! admin API's, [`front`] does what every request gets; [`documents`], [`ops`] and [`admin`] are the three applications.
+//! admin API's, [`front`] does what every request gets, [`quoted`] what a log has of it; [`documents`], [`ops`] and [`admin`] are the three applications.
 
 pub(crate) mod activity;
 pub(crate) mod admin;
@@ -19,6 +19,8 @@ pub(crate) mod documents;
 pub(crate) mod error;
 pub(crate) mod front;
 pub(crate) mod handshake;
+pub(crate) mod host;
 pub(crate) mod listener;
 pub(crate) mod ops;
+pub(crate) mod quoted;
 pub(crate) mod request_id;

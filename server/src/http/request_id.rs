@@ -6,6 +6,8 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use uuid::Uuid;
 
+use crate::admin_token;
+
 /// Where the name comes and goes.
 pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -49,16 +51,19 @@ impl RequestIds {
 const PREFIX_LEN: usize = 17;
 
 /// Letters, digits and a few marks, at most 128: UUIDs, ULIDs, trace ids, what proxies make. Nothing that ends a
-/// line, opens a quotation or fills a disk.
+/// line, opens a quotation or fills a disk, and no token.
 fn is_sane(id: &HeaderValue) -> bool {
     let bytes = id.as_bytes();
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:=+/@".contains(byte);
-    (1..=128).contains(&bytes.len()) && bytes.iter().all(is_plain)
+    (1..=128).contains(&bytes.len())
+        && bytes.iter().all(is_plain)
+        && id.to_str().is_ok_and(|id| !admin_token::is_in(id))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admin_token::Token;
 
     #[test]
     fn a_sane_name_is_kept_and_another_replaced() {
@@ -72,7 +77,8 @@ mod tests {
         {
             assert_eq!(of(sane.as_bytes()), sane);
         }
-        for odd in [&b""[..], b"a b", b"a\"b", b"a\xffb", &[b'a'; 129]] {
+        let token = Token::generate().expect("random bytes");
+        for odd in [&b""[..], b"a b", b"a\"b", b"a\xffb", &[b'a'; 129], token.expose().as_bytes()] {
             assert_ne!(of(odd), HeaderValue::from_bytes(odd).expect("a header value"), "{odd:?}");
         }
     }

@@ -14,7 +14,7 @@ use crate::support::http::{Answer, Client};
 use crate::support::place::Place;
 use crate::support::server::Server;
 use crate::support::tls::Authority;
-use crate::support::until;
+use crate::support::{now, until};
 
 const STATUS: &str = "/admin/v1/status";
 const MINT: &str = "/admin/v1/mint";
@@ -238,17 +238,11 @@ fn only_its_own_names_are_answered_and_no_other_page() {
     for host in ["localhost", "LOCALHOST:1", "127.0.0.1", "[::1]:80", "oidc.example", "admin.internal:443"] {
         assert_eq!(get(&[&format!("Host: {host}")]).status, 200, "{host}");
     }
-    for host in [
-        "evil.example",
-        "localhost.evil.example",
-        "10.1.2.3",
-        "0.0.0.0",
-        "localhost:x",
-        "",
-        "localhost@evil.example",
-        "ä",
-    ] {
+    for host in ["evil.example", "localhost.evil.example", "10.1.2.3", "0.0.0.0", ""] {
         assert_refused(&get(&[&format!("Host: {host}")]), 421, None, "misdirected_request");
+    }
+    for host in ["localhost:x", "localhost:99999", "[127.0.0.1]", "[::1", "localhost@evil.example", "ä"] {
+        assert_refused(&get(&[&format!("Host: {host}")]), 400, None, "invalid_request");
     }
     let target = format!("GET http://evil.example{STATUS}");
     assert_refused(&scene.raw(&target, &[&good, "Host: localhost"], ""), 421, None, "misdirected_request");
@@ -270,7 +264,55 @@ fn only_its_own_names_are_answered_and_no_other_page() {
         "",
     );
     assert_refused(&preflight, 403, None, "access_denied");
-    assert_eq!((scene.counted("wrong_host"), scene.counted("wrong_origin")), (10, 8));
+    assert_eq!((scene.counted("wrong_host"), scene.counted("wrong_origin")), (7, 8));
+}
+
+#[test]
+fn at_the_usual_level_no_token_is_told_wherever_it_stands() {
+    let scene = scene("");
+    let (ci, host) = (&scene.ci, scene.host());
+    let good = format!("Authorization: Bearer {ci}");
+    let id = format!("X-Request-Id: {ci}");
+    for line in [format!("GET /{ci}"), format!("GET /{}", ci.replace('_', "%5F")), format!("{ci} {STATUS}")] {
+        for fields in [&[host.as_str()][..], &[&host, &good], &[&host, &id]] {
+            assert_ne!(scene.raw(&line, fields, "").status, 200, "{line}");
+        }
+        scene.raw(&line, &["Host: evil.example", &id], "");
+    }
+    for body in [
+        format!(r#"{{"sub":"{ci}","aud":"rp"}}"#),
+        format!(r#"{{"sub":"pod","aud":"{ci}"}}"#),
+        format!(r#"{{"sub":"pod","aud":"rp","{ci}":1}}"#),
+    ] {
+        scene.mint(ci, &body);
+        scene.server.mint(&body);
+    }
+    let log = scene.server.log();
+    assert!(log.contains("minted a token") && log.contains("refused an admin caller"), "{log}");
+    assert!(log.contains("not repeated"), "{log}");
+    assert!(!log.contains(&ci[14..40]), "a token is told: {log}");
+}
+
+#[test]
+fn refusals_of_one_second_are_one_short_line_whoever_is_refused() {
+    let scene = scene("");
+    let (host, target) = (scene.host(), format!("GET /{}", "\"".repeat(15_000)));
+    let lines = |server: &Server| {
+        let log = server.log();
+        log.lines().filter(|line| line.contains("refused a caller")).map(str::len).collect::<Vec<_>>()
+    };
+    for (line, token) in [(&target, "x"), (&target, &scene.former), (&format!("POST {MINT}"), &scene.reader)]
+    {
+        let (before, began) = (lines(&scene.server).len(), now());
+        let bearer = format!("Authorization: Bearer {token}");
+        for _ in 0..100 {
+            assert!(matches!(scene.raw(line, &[&host, &bearer], "").status, 401 | 403));
+        }
+        let seconds = usize::try_from(began.elapsed().as_secs()).unwrap();
+        let told = lines(&scene.server)[before..].to_vec();
+        assert!((1..=seconds + 2).contains(&told.len()), "{told:?} in {seconds} s");
+        assert!(told.iter().all(|length| *length < 1200), "{told:?}");
+    }
 }
 
 /// One request over HTTP/2 with prior knowledge.

@@ -73,6 +73,13 @@ fn cases() -> Vec<(&'static str, Vec<u8>, Then)> {
         ("two Hosts", get("Host: y\r\n", ""), Served(400)),
         ("the same Host twice", get("Host: x\r\n", ""), Served(400)),
         ("no Host in a whole URL", text(&format!("GET http://x{JWKS} HTTP/1.1\r\n\r\n")), Served(400)),
+        ("a Host that is none", text(&format!("GET {JWKS} HTTP/1.1\r\nHost: a@b/c d\r\n\r\n")), Served(400)),
+        ("a Host that breaks off", text(&format!("GET {JWKS} HTTP/1.1\r\nHost: [::1\r\n\r\n")), Served(400)),
+        (
+            "two Hosts in HTTP/1.0",
+            text(&format!("GET {JWKS} HTTP/1.0\r\nHost: x\r\nHost: x\r\n\r\n")),
+            ServedLast(400),
+        ),
         ("no Host in HTTP/1.0", text(&format!("GET {JWKS} HTTP/1.0\r\n\r\n")), ServedLast(200)),
         // bodies that nobody reads
         ("a body on GET", get("Content-Length: 5\r\n", "hello"), Served(200)),

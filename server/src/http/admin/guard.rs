@@ -17,12 +17,15 @@ use aws_lc_rs::constant_time::verify_slices_are_equal;
 use http::header::{AUTHORIZATION, HOST, ORIGIN};
 use http::{HeaderMap, HeaderValue, Request};
 use oneseal::{Clock, SystemClock};
+use percent_encoding::percent_decode_str;
 
 use super::scope_of;
 use crate::admin_token;
 use crate::config::{self, AdminToken};
 use crate::http::caller::{Caller, Ends};
 use crate::http::error::ApiError;
+use crate::http::host;
+use crate::http::quoted::holds_token;
 use crate::logging::AUDIT;
 use crate::state::State;
 
@@ -90,16 +93,21 @@ pub(crate) struct Guard {
 struct Known {
     name: Arc<str>,
     token: AdminToken,
+    /// What is written about its refusals.
+    told: Told,
 }
 
 impl Guard {
     /// For the tokens and names of `admin`, on a listener that speaks TLS or not.
     pub(crate) fn new(admin: &config::Admin, with_tls: bool, state: Arc<State>) -> Self {
-        let tokens =
-            admin.tokens.iter().map(|token| Known { name: token.name.as_str().into(), token: token.clone() });
+        let known = |token: &AdminToken| Known {
+            name: token.name.as_str().into(),
+            token: token.clone(),
+            told: Told::default(),
+        };
         let ours = ["localhost".to_owned(), state.issuer.url().host().to_ascii_lowercase()];
         Self {
-            tokens: tokens.collect(),
+            tokens: admin.tokens.iter().map(known).collect(),
             hosts: ours.into_iter().chain(admin.hosts.iter().cloned()).collect(),
             scheme: if with_tls { "https" } else { "http" },
             state,
@@ -118,18 +126,20 @@ impl Guard {
         self.state.metrics.count_admin_auth(verdict);
         let caller = |name| Caller::Token { name, peer: ends.peer };
         judged.map(caller).map_err(|Refused { verdict, holder, answer }| {
-            self.told.tell(verdict, holder.map_or(Caller::Remote(ends), caller));
+            match holder {
+                None => self.told.tell(verdict, &Caller::Remote(ends)),
+                Some(Known { name, told, .. }) => told.tell(verdict, &caller(Arc::clone(name))),
+            }
             *answer
         })
     }
 
     /// The name of the token, if all is well.
-    fn judge<B>(&self, request: &Request<B>, ends: Ends) -> Result<Arc<str>, Refused> {
+    fn judge<B>(&self, request: &Request<B>, ends: Ends) -> Result<Arc<str>, Refused<'_>> {
         let called = self.called(request, ends)?;
         self.check_origin(request.headers(), called)?;
-        let Known { name, token } = self.holder(request)?;
-        let of_holder =
-            |verdict, answer| Refused { holder: Some(Arc::clone(name)), ..refused(verdict, answer) };
+        let known @ Known { name, token, .. } = self.holder(request)?;
+        let of_holder = |verdict, answer| Refused { holder: Some(known), ..refused(verdict, answer) };
         if token.expires.is_some() && token.has_expired(SystemClock.wall()) {
             // In the words for a token that was never known: what is over is nobody's business.
             return Err(of_holder(Verdict::Expired, ApiError::invalid_token()));
@@ -145,7 +155,7 @@ impl Guard {
 
     /// By which name, and port, the request calls us: the target's, which HTTP/2 and absolute targets have, and the
     /// header's (RFC 9112 section 3.2, RFC 9113 section 8.3.1). All that are there must be ours.
-    fn called<'a, B>(&self, request: &'a Request<B>, ends: Ends) -> Result<&'a str, Refused> {
+    fn called<'a, B>(&self, request: &'a Request<B>, ends: Ends) -> Result<&'a str, Refused<'static>> {
         let target = request.uri().authority().map(|authority| Some(authority.as_str()));
         let mut fields = request.headers().get_all(HOST).iter();
         let field = fields.next().map(|value| value.to_str().ok());
@@ -156,7 +166,9 @@ impl Guard {
             return Err(refused(Verdict::Host, ApiError::invalid("the Host header is missing")));
         };
         let is_ours = |authority: Option<&str>| {
-            authority.and_then(host).is_some_and(|host| self.is_own(host, ends.local.ip()))
+            authority
+                .and_then(|authority| host::of(authority.as_bytes()))
+                .is_some_and(|host| self.is_own(host, ends.local.ip()))
         };
         match called {
             Some(called) if is_ours(Some(called)) && field.is_none_or(is_ours) => Ok(called),
@@ -176,7 +188,7 @@ impl Guard {
     }
 
     /// Only a page of this very listener may ask by script, and no answer of ours lets another page read it.
-    fn check_origin(&self, headers: &HeaderMap, called: &str) -> Result<(), Refused> {
+    fn check_origin(&self, headers: &HeaderMap, called: &str) -> Result<(), Refused<'static>> {
         let is_ours = |origin: &HeaderValue| {
             let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
             origin.is_some_and(|(scheme, rest)| scheme == self.scheme && rest.eq_ignore_ascii_case(called))
@@ -189,7 +201,7 @@ impl Guard {
         }
     }
 
-    fn holder<B>(&self, request: &Request<B>) -> Result<&Known, Refused> {
+    fn holder<B>(&self, request: &Request<B>) -> Result<&Known, Refused<'_>> {
         let token = credential(request)?;
         let unknown = || refused(Verdict::Unknown, ApiError::invalid_token());
         let digest = admin_token::digest_of(token).ok_or_else(unknown)?;
@@ -203,9 +215,9 @@ impl Guard {
 
 /// The bytes of the one bearer token in the head (RFC 6750 section 2.1). A token in the query is refused in words of its
 /// own, since it has been written into logs on the way; one in a body is not looked for.
-fn credential<B>(request: &Request<B>) -> Result<&[u8], Refused> {
+fn credential<B>(request: &Request<B>) -> Result<&[u8], Refused<'static>> {
     let query = request.uri().query().unwrap_or_default();
-    if query.split('&').any(|pair| pair.split('=').next() == Some("access_token")) {
+    if has_token(query) {
         let words = "a token does not belong into the URL, where logs have it: send it as Authorization: Bearer, \
                      and make a new one";
         return Err(refused(Verdict::Malformed, ApiError::malformed_credential(words)));
@@ -226,42 +238,36 @@ fn credential<B>(request: &Request<B>) -> Result<&[u8], Refused> {
     Ok(rest.trim_ascii())
 }
 
-/// The host of `host`, `host:port`, `[address]` or `[address]:port`.
-fn host(authority: &str) -> Option<&str> {
-    let end = match authority.strip_prefix('[') {
-        Some(rest) => rest.find(']')? + 2,
-        None => authority.find(':').unwrap_or(authority.len()),
+/// Whether a token stands in the query, or a parameter is named like one in whatever spelling.
+fn has_token(query: &str) -> bool {
+    let is_named = |pair: &str| {
+        let name = percent_decode_str(pair.split('=').next().unwrap_or_default());
+        name.map(|byte| byte.to_ascii_lowercase()).eq(b"access_token".iter().copied())
     };
-    let (host, port) = authority.split_at(end);
-    let is_port = match port.strip_prefix(':') {
-        Some(digits) => digits.len() <= 5 && digits.bytes().all(|byte| byte.is_ascii_digit()),
-        None => port.is_empty(),
-    };
-    (is_port && !host.is_empty()).then_some(host)
+    query.split(['&', ';']).any(is_named) || holds_token(query)
 }
 
-/// A refusal, with the name of the token where there is one.
-struct Refused {
+/// A refusal, with the token where it is one of ours.
+struct Refused<'a> {
     verdict: Verdict,
-    holder: Option<Arc<str>>,
+    holder: Option<&'a Known>,
     answer: Box<ApiError>,
 }
 
-fn refused(verdict: Verdict, answer: ApiError) -> Refused {
+fn refused(verdict: Verdict, answer: ApiError) -> Refused<'static> {
     Refused { verdict, holder: None, answer: Box::new(answer) }
 }
 
-/// Writes down who was refused: the holder of a token each time, others once a second at most, so that nobody without
-/// one can fill a disk. How many there were stands in the metric.
+/// Writes down who was refused, once a second at most, so that nobody can fill a disk: each token has one of its own, and
+/// all strangers share one. How many there were stands in the metric.
 #[derive(Debug, Default)]
 struct Told {
     last_s: AtomicU64,
 }
 
 impl Told {
-    fn tell(&self, verdict: Verdict, caller: Caller) {
-        let is_due = matches!(caller, Caller::Token { .. }) || self.is_due(SystemClock.wall().as_secs());
-        if verdict != Verdict::Ok && is_due {
+    fn tell(&self, verdict: Verdict, caller: &Caller) {
+        if verdict != Verdict::Ok && self.is_due(SystemClock.wall().as_secs()) {
             let reason = verdict.as_str();
             tracing::warn!(target: AUDIT, %caller, reason, "refused a caller of the admin API");
         }
@@ -276,26 +282,6 @@ impl Told {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_host_is_what_stands_before_its_port() {
-        for (authority, name) in [
-            ("localhost", Some("localhost")),
-            ("localhost:9090", Some("localhost")),
-            ("[::1]:9090", Some("[::1]")),
-            ("[::1]", Some("[::1]")),
-            ("127.0.0.1:1", Some("127.0.0.1")),
-            ("", None),
-            (":9090", None),
-            ("localhost:9090:1", None),
-            ("localhost:x", None),
-            ("localhost:123456", None),
-            ("[::1", None),
-            ("[::1]x", None),
-        ] {
-            assert_eq!(host(authority), name, "{authority}");
-        }
-    }
 
     #[test]
     fn one_bearer_token_in_one_header_is_a_credential_and_nothing_else() {
@@ -315,19 +301,26 @@ mod tests {
         for none in [&b""[..], b"Basic eDp4", b"BearerX x", b"Token x", b"\xff"] {
             assert_eq!(ask("/", &[none]), Err(Verdict::Missing), "{none:?}");
         }
+        let token = admin_token::Token::generate().expect("random bytes");
+        let token = token.expose();
         for (uri, fields) in [
             ("/", &[&b"Bearer x"[..], b"Bearer x"][..]),
             ("/", &[b"Bearer x", b"Basic x"]),
             ("/?access_token=x", &[b"Bearer x"]),
             ("/?a=b&access_token=x", &[]),
             ("/?access_token", &[]),
+            ("/?ACCESS_Token=x", &[b"Bearer x"]),
+            ("/?access%5ftoken=x", &[]),
+            ("/?;access_token=x", &[]),
+            (&format!("/?token={token}"), &[]),
+            (&format!("/?{}", token.replace('_', "%5F")), &[b"Bearer x"]),
         ] {
             assert_eq!(ask(uri, fields), Err(Verdict::Malformed), "{uri} {fields:?}");
         }
     }
 
     #[test]
-    fn strangers_are_written_down_once_a_second() {
+    fn refusals_are_written_down_once_a_second() {
         let told = Told::default();
         assert!(told.is_due(100) && !told.is_due(100) && told.is_due(101) && told.is_due(100));
     }

@@ -26,10 +26,12 @@ use oneseal::{Algorithm, Audience, MintRequest, Minted, Preview, Subject, Verifi
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
+use tokio::time::timeout;
 
 use super::Admin;
 use crate::http::caller::Caller;
 use crate::http::error::ApiError;
+use crate::http::quoted::quoted;
 use crate::logging::AUDIT;
 
 /// Mints, or says why not; either way with one audit line.
@@ -42,7 +44,7 @@ pub(super) async fn mint(
     request: Request,
 ) -> Response {
     let mut asked = Asked::default();
-    let answered = match tokio::time::timeout(DEADLINE, answer(&admin, &caller, request, &mut asked)).await {
+    let answered = match timeout(DEADLINE, answer(&admin, &caller, request, &mut asked)).await {
         Ok(answered) => answered,
         Err(_) => Err(ApiError::too_slow()),
     };
@@ -58,7 +60,8 @@ pub(super) async fn mint(
         }
         Err(error) => {
             tracing::warn!(
-                target: AUDIT, %caller, sub = asked.sub, aud = asked.aud, reason = error.description(),
+                target: AUDIT, %caller, sub = asked.sub, aud = asked.aud,
+                reason = &*quoted(error.description(), MAX_REASON),
                 "refused an admin caller a token"
             );
             error.into_response()
@@ -142,7 +145,7 @@ async fn answer(
     if !is_json(request.headers()) {
         return Err(ApiError::not_json());
     }
-    let body = read(request.into_body()).await?;
+    let body = in_time(request.into_body()).await?;
     let wanted = Wanted::parse(&body, asked)?;
     let workload = VerifiedWorkload::vouched_by_admin(caller.to_string(), wanted.subject);
     let issuer = &admin.state.issuer;
@@ -225,6 +228,10 @@ fn is_json(headers: &HeaderMap) -> bool {
     media_type.is_some_and(|media_type| media_type.trim().eq_ignore_ascii_case("application/json"))
 }
 
+async fn in_time(body: Body) -> Result<Bytes, ApiError> {
+    timeout(BODY_DEADLINE, read(body)).await.unwrap_or_else(|_| Err(ApiError::too_slow()))
+}
+
 async fn read(body: Body) -> Result<Bytes, ApiError> {
     match Limited::new(body, MAX_BODY).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
@@ -235,7 +242,7 @@ async fn read(body: Body) -> Result<Bytes, ApiError> {
 
 /// A name as the audit line has it: a refused one may be of any length.
 fn audited(text: &str) -> String {
-    shortened(text, MAX_AUDITED)
+    quoted(text, MAX_AUDITED).into_owned()
 }
 
 fn shortened(text: &str, most: usize) -> String {
@@ -244,15 +251,25 @@ fn shortened(text: &str, most: usize) -> String {
 
 /// Claims are at most 4 KiB; the rest is room for escapes.
 const MAX_BODY: usize = 64 * 1024;
-/// Reading the body and signing, both local: more means that somebody holds the connection.
+/// A body is one packet, or a few: who takes longer holds a connection that another caller needs.
+const BODY_DEADLINE: Duration = Duration::from_secs(2);
+/// For all of it, with the signature: an answer that says nothing is worse than one that says no.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// The longest audience that is accepted.
 const MAX_AUDITED: usize = 255;
+/// Our own words, with an audience in them.
+const MAX_REASON: usize = 1024;
 const MAX_NAME_SHOWN: usize = 64;
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use futures_util::stream;
+    use tokio::time::Instant;
+
     use super::*;
+    use crate::admin_token::Token;
 
     fn parse(body: &str) -> Result<Wanted, String> {
         Wanted::parse(body.as_bytes(), &mut Asked::default()).map_err(|error| error.description().to_owned())
@@ -304,7 +321,25 @@ mod tests {
         let body = format!(r#"{{"sub":"{long}","aud":"rp"}}"#);
         Wanted::parse(body.as_bytes(), &mut asked).expect_err("too long");
         assert_eq!(asked.aud.as_deref(), Some("rp"));
-        assert_eq!(asked.sub.map(|sub| sub.len()), Some(MAX_AUDITED));
+        assert_eq!(
+            asked.sub.as_deref().map(|sub| sub.chars().count()),
+            Some(MAX_AUDITED + 1),
+            "cut, and said so"
+        );
+        let token = Token::generate().expect("random bytes");
+        let body = format!(r#"{{"sub":"{0}","aud":"x-{0}"}}"#, token.expose());
+        Wanted::parse(body.as_bytes(), &mut asked).expect("nothing says that it is no name");
+        for told in [asked.sub, asked.aud] {
+            assert!(told.expect("asked").contains("not repeated"));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_does_not_end_holds_its_connection_for_two_seconds() {
+        let began = Instant::now();
+        let body = Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
+        let answer = in_time(body).await.expect_err("it never ends");
+        assert_eq!((answer, began.elapsed().as_secs()), (ApiError::too_slow(), 2));
     }
 
     #[test]
