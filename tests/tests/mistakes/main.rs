@@ -248,6 +248,39 @@ fn mount(place: &Place, unit: &str, key: &str) {
     fs::rename(place.path("tls/..data_tmp"), place.path("tls/..data")).unwrap();
 }
 
+/// A token that is not in the configuration, one whose scopes are too few, and a name that the replica does not know.
+#[tokio::test]
+async fn an_admin_that_refuses() {
+    let place = Place::new();
+    let table = |name: &str| {
+        let output = place.command(&format!("admin token new --name {name} --scopes read")).output().unwrap();
+        place.write(name, &output.stdout, 0o600);
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let configured = table("ci.token");
+    table("other.token");
+    let key = place.path("signing.pem");
+    let mut start = Start::with_file(place.path("replica"), "https://oidc.example", &key);
+    start.more = format!("admin_tcp = \"127.0.0.1:0\"\n{}{configured}", start.more);
+    let _replica = start.ready().await;
+    let ready: Value = serde_json::from_slice(&fs::read(place.path("replica/ready.json")).unwrap()).unwrap();
+    let address = ready["admin_tcp"].as_str().unwrap();
+    let refused = |name: &str, exit: i32, cure: &str, admin: &str| {
+        let text = place.run(&format!("mint --admin {admin} --sub pod --aud test"));
+        golden(name, exit, cure, &text.replace(address, "127.0.0.1:9090"));
+    };
+    let here = format!("http://{address}");
+    refused(
+        "admin-token-unknown",
+        77,
+        "oneseal admin token new",
+        &format!("{here} --admin-token-file other.token"),
+    );
+    refused("admin-scope-missing", 77, "scope", &format!("{here} --admin-token-file ci.token"));
+    let elsewhere = format!("https://admin.example --connect-to {here} --admin-token-file ci.token");
+    refused("admin-host-unknown", 77, "admin.hosts", &elsewhere);
+}
+
 /// Two replicas of one issuer, each with a key that somebody made for it alone.
 #[tokio::test]
 async fn two_replicas_with_different_keys() {
