@@ -23,8 +23,9 @@ use crate::config::{self, Process};
 use crate::exit::{Exit, Failure};
 use crate::http::admin::{Guard, Guarded, RemoteSocket};
 use crate::http::bind::{SocketFile, Sockets};
+use crate::http::capacity::Capacity;
 use crate::http::handshake::{self, Plain};
-use crate::http::listener::{MAX_ADMIN_CONNECTIONS, MAX_OPS_CONNECTIONS, serve};
+use crate::http::listener::serve;
 use crate::http::{admin, documents, ops};
 use crate::metrics::Listener;
 use crate::notify::Notifier;
@@ -54,8 +55,8 @@ pub(crate) struct Server {
 pub(crate) struct Limits {
     /// What the admin API may do, and who may call it.
     pub(crate) admin: config::Admin,
-    /// Connections of the documents listener at a time.
-    pub(crate) document_connections: usize,
+    /// Connections at a time.
+    pub(crate) capacity: Capacity,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,12 +141,12 @@ impl Server {
     fn listen(&mut self, sockets: Sockets, tls: Option<&Tls>, limits: &Limits) {
         let Sockets { documents, ops, admin, admin_tcp } = sockets;
         let state = Arc::clone(&self.state);
-        self.listen_to_documents(documents, tls, limits.document_connections);
+        self.listen_to_documents(documents, tls, limits.capacity.documents);
         let app = ops::app(Arc::clone(&state));
         let close = self.close_ops.clone();
         self.spawn(
             Part::Ops,
-            serve(ops, Plain, app, Listener::Ops, Arc::clone(&state), MAX_OPS_CONNECTIONS, close),
+            serve(ops, Plain, app, Listener::Ops, Arc::clone(&state), limits.capacity.ops, close),
         );
         if let Some(admin) = admin {
             let (socket, file) = admin.into_parts();
@@ -153,20 +154,21 @@ impl Server {
             let close = self.close.clone();
             self.spawn(
                 Part::Admin,
-                serve(socket, Plain, app, Listener::Admin, state, MAX_ADMIN_CONNECTIONS, close),
+                serve(socket, Plain, app, Listener::Admin, state, limits.capacity.admin, close),
             );
             self.admin_file = Some(file);
         }
         if let Some(socket) = admin_tcp {
-            self.listen_to_remote_admins(RemoteSocket(socket), tls, &limits.admin);
+            self.listen_to_remote_admins(RemoteSocket(socket), tls, limits);
         }
     }
 
-    fn listen_to_remote_admins(&mut self, socket: RemoteSocket, tls: Option<&Tls>, admin: &config::Admin) {
+    fn listen_to_remote_admins(&mut self, socket: RemoteSocket, tls: Option<&Tls>, limits: &Limits) {
+        let admin = &limits.admin;
         let (state, close) = (Arc::clone(&self.state), self.close.clone());
         let guard = Guard::new(admin, tls.is_some(), Arc::clone(&state));
         let app = Guarded::new(admin::app(Arc::clone(&state), admin.mint), guard);
-        let (listener, most) = (Listener::AdminTcp, MAX_ADMIN_CONNECTIONS);
+        let (listener, most) = (Listener::AdminTcp, limits.capacity.admin_tcp);
         match tls {
             None => self.spawn(Part::AdminTcp, serve(socket, Plain, app, listener, state, most, close)),
             Some(tls) => {
@@ -387,6 +389,7 @@ mod tests {
 
     use super::*;
     use crate::config::{Admin, Listen, LogFormat};
+    use crate::http::capacity::MOST;
 
     const ISSUER: &str = "https://oidc.example";
 
@@ -412,7 +415,14 @@ mod tests {
             Listen { documents: any, ops: any, admin: Some(dir.join("admin.sock")), admin_tcp: None };
         let (sockets, _) = Sockets::bind(&listen).expect("free ports");
         let admin = Admin { mint: false, mint_audiences: Vec::new(), tokens: Vec::new(), hosts: Vec::new() };
-        Server::start(issuer, tasks, sockets, None, Limits { admin, document_connections: 8 }).await
+        Server::start(
+            issuer,
+            tasks,
+            sockets,
+            None,
+            Limits { admin, capacity: Capacity { documents: 8, ..MOST } },
+        )
+        .await
     }
 
     #[tokio::test]

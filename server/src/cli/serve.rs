@@ -15,7 +15,7 @@ use crate::exit::{Exit, Failure};
 use crate::gate::{self, Opened};
 use crate::hardening;
 use crate::http::bind::Sockets;
-use crate::http::listener::{MAX_ADMIN_CONNECTIONS, MAX_DOCUMENT_CONNECTIONS, MAX_OPS_CONNECTIONS};
+use crate::http::capacity::{Capacity, FEWEST_FILES, MOST};
 use crate::lifecycle::{Limits, Server, Signals};
 use crate::logging::{self, LogFormat};
 use crate::notify::Notifier;
@@ -107,6 +107,7 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     findings.iter().for_each(logging::tell);
     config.settings.admin.advice(SystemClock.wall()).iter().for_each(logging::tell);
     tls.iter().for_each(|tls| tls.advice(&issuer).iter().for_each(logging::tell));
+    let limits = limits(&config)?;
     let (sockets, remarks) = match Sockets::bind(&config.settings.listen) {
         Ok(bound) => bound,
         Err(findings) => return Ok(refuse(&findings, format, &notifier).await),
@@ -116,7 +117,7 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     let addresses = Addresses::of(issuer.url().as_str(), &sockets, tls.is_some())
         .map_err(|error| Failure::internal("a bound socket has no address").because(error))?;
     let status = status(&issuer, &addresses);
-    let server = Server::start(issuer, tasks, sockets, tls.as_ref(), limits(&config)).await;
+    let server = Server::start(issuer, tasks, sockets, tls.as_ref(), limits).await;
     let ca = tls.as_ref().and_then(|tls| tls.development_ca.as_deref());
     let _ca_file = ca.map(|pem| write_ca(dev_tls_ca, pem)).transpose()?;
     let _ready_file = ready_file.map(|path| ReadyFile::write(path, &addresses)).transpose()?;
@@ -189,13 +190,18 @@ async fn refuse(findings: &Findings, format: LogFormat, notifier: &Notifier) -> 
     findings.exit().map_or(Exit::Internal, Exit::from)
 }
 
-fn limits(config: &Config) -> Limits {
-    let admin_tcp = config.settings.listen.admin_tcp.map_or(0, |_| MAX_ADMIN_CONNECTIONS);
-    let others = MAX_OPS_CONNECTIONS + MAX_ADMIN_CONNECTIONS + admin_tcp + OTHER_FILES;
+/// How much of everything there may be, by the limit of open files.
+fn limits(config: &Config) -> Result<Limits, Failure> {
+    let with_admin_tcp = config.settings.listen.admin_tcp.is_some();
     let files = usize::try_from(hardening::open_files()).unwrap_or(usize::MAX);
-    let room = files.saturating_sub(others).max(FEWEST_CONNECTIONS);
-    if room < MAX_DOCUMENT_CONNECTIONS {
-        let (wanted, enough) = (MAX_DOCUMENT_CONNECTIONS, MAX_DOCUMENT_CONNECTIONS + others);
+    let Some(capacity) = Capacity::within(files, with_admin_tcp) else {
+        return Err(Failure::refused(format!(
+            "this process may open {files} files, and a server needs {FEWEST_FILES}; raise the limit (ulimit -Hn, \
+             LimitNOFILE=)"
+        )));
+    };
+    if capacity.documents < MOST.documents {
+        let (wanted, room, enough) = (MOST.documents, capacity.documents, Capacity::enough(with_admin_tcp));
         tracing::warn!(
             open_files = files,
             connections = room,
@@ -203,12 +209,8 @@ fn limits(config: &Config) -> Limits {
              {wanted}; a limit of {enough} is enough (ulimit -Hn, LimitNOFILE=)"
         );
     }
-    Limits { admin: config.settings.admin.clone(), document_connections: room.min(MAX_DOCUMENT_CONNECTIONS) }
+    Ok(Limits { admin: config.settings.admin.clone(), capacity })
 }
 
 /// In the working directory, where a developer looks.
 const DEV_CA: &str = "oneseal-dev-ca.pem";
-/// Listeners, watches, the key's file, the runtime's own.
-const OTHER_FILES: usize = 64;
-/// Under a very low limit of open files accepting pauses by itself; below this it would pause from the start.
-const FEWEST_CONNECTIONS: usize = 64;

@@ -31,6 +31,10 @@ pub(crate) struct Activity {
     accepted: Arc<AtomicU64>,
     /// What that was when this one came or was last used.
     last_used: AtomicU64,
+    /// Whether its task has run, and so has read what had come by then.
+    has_begun: AtomicBool,
+    /// Whether a caller has been let in who needs more than a connection for it.
+    is_trusted: AtomicBool,
     is_displaced: AtomicBool,
     displaced: Notify,
 }
@@ -46,6 +50,8 @@ impl Activity {
             multiplexed: Notify::new(),
             accepted,
             last_used: AtomicU64::new(number),
+            has_begun: AtomicBool::new(false),
+            is_trusted: AtomicBool::new(false),
             is_displaced: AtomicBool::new(false),
             displaced: Notify::new(),
         })
@@ -56,7 +62,22 @@ impl Activity {
         self.begun.fetch_add(1, Ordering::Relaxed);
         self.open.fetch_add(1, Ordering::Relaxed);
         self.is_reading.store(false, Ordering::Relaxed);
-        OpenRequest(Arc::clone(self))
+        OpenRequest { activity: Arc::clone(self), is_use: true }
+    }
+
+    /// Its task runs: what the kernel holds of a request is read now.
+    pub(crate) fn start(&self) {
+        self.has_begun.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether its task has run.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.has_begun.load(Ordering::Relaxed)
+    }
+
+    /// Whether it has shown who it is: see [`OpenRequest::judged`].
+    pub(crate) fn is_trusted(&self) -> bool {
+        self.is_trusted.load(Ordering::Relaxed)
     }
 
     /// Whether a request has no response yet.
@@ -110,12 +131,30 @@ impl Activity {
 
 /// A request without a response yet.
 #[derive(Debug)]
-pub(crate) struct OpenRequest(Arc<Activity>);
+pub(crate) struct OpenRequest {
+    activity: Arc<Activity>,
+    /// Whether it counts as a use of the connection.
+    is_use: bool,
+}
+
+impl OpenRequest {
+    /// Where callers must show who they are: one who has is trusted from now on, and a request that was refused keeps no
+    /// connection from making room.
+    pub(crate) fn judged(&mut self, is_good: bool) {
+        self.is_use = is_good;
+        if is_good {
+            self.activity.is_trusted.store(true, Ordering::Relaxed);
+        }
+    }
+}
 
 impl Drop for OpenRequest {
     fn drop(&mut self) {
-        self.0.last_used.store(self.0.accepted.load(Ordering::Relaxed), Ordering::Relaxed);
-        self.0.open.fetch_sub(1, Ordering::Relaxed);
+        if self.is_use {
+            let accepted = self.activity.accepted.load(Ordering::Relaxed);
+            self.activity.last_used.store(accepted, Ordering::Relaxed);
+        }
+        self.activity.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -308,6 +347,19 @@ mod tests {
         assert_eq!((activity.is_busy(), activity.last_used()), (true, 7));
         drop(open);
         assert_eq!((activity.is_busy(), activity.last_used()), (false, 9));
+    }
+
+    #[test]
+    fn a_refused_request_is_no_use_and_a_good_one_is_remembered() {
+        let accepted = Arc::new(AtomicU64::new(7));
+        let activity = Activity::new(Arc::clone(&accepted), 7);
+        accepted.store(9, Ordering::Relaxed);
+        activity.begin().judged(false);
+        assert_eq!((activity.is_trusted(), activity.is_busy(), activity.last_used()), (false, false, 7));
+        activity.begin().judged(true);
+        assert_eq!((activity.is_trusted(), activity.is_busy(), activity.last_used()), (true, false, 9));
+        activity.begin().judged(false);
+        assert!(activity.is_trusted(), "a mistake takes nothing back");
     }
 
     #[tokio::test]

@@ -9,8 +9,12 @@
 //! clock on the path of a request. A limit for each address would do less: behind a proxy or a Service everybody has
 //! the same, and who attacks has many.
 //!
-//! Of the places one in thirty-two may be taken by HTTP/2: one such connection, with its windows, tables and a hundred answers
-//! that nobody reads, costs as much memory as a dozen others, and who speaks it needs few.
+//! Where callers must show who they are, those who have are the last to go, for one of their own kind alone: nobody is
+//! shut out by connections of strangers. A connection whose task has not run yet is left alone, since the kernel may hold
+//! a whole request of it.
+//!
+//! Of the places one in thirty-two, and 32 at least, may be taken by HTTP/2: one such connection, with its windows, tables
+//! and a hundred answers that nobody reads, costs as much memory as a dozen others, and who speaks it needs few.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -85,7 +89,7 @@ impl Crowd {
     async fn seat_of_another(&self) -> OwnedSemaphorePermit {
         loop {
             // More than one: those that come in numbers should not each have all of them looked at.
-            self.make_room(self.capacity, (self.capacity / SHARE).max(1), |_| true);
+            self.make_room(self.capacity, (self.capacity / SHARE).max(1), Activity::has_begun);
             // Again if that was of no use: what had a request under way may be idle now.
             match timeout(AGAIN, Arc::clone(&self.seats).acquire_owned()).await {
                 Ok(Ok(seat)) => return seat,
@@ -96,18 +100,21 @@ impl Crowd {
     }
 
     /// Asks so many of `those` to leave, of which there may be `most`, that `wanted` are leaving: the ones that have
-    /// gone unused for longest.
+    /// gone unused for longest. Of the trusted one goes, and only where there are no others.
     fn make_room(&self, most: usize, wanted: usize, those: impl Fn(&Activity) -> bool) {
         let members = self.members();
         let (leaving, mut unused): (Vec<_>, Vec<_>) = members
             .values()
             .filter(|activity| those(activity) && (activity.is_displaced() || !activity.is_busy()))
             .partition(|activity| activity.is_displaced());
-        let more = wanted.saturating_sub(leaving.len()).min(unused.len());
+        let strangers = unused.iter().filter(|activity| !activity.is_trusted()).count();
+        let wanted = if strangers > 0 { wanted } else { wanted.min(1) };
+        let available = if strangers > 0 { strangers } else { unused.len() };
+        let more = wanted.saturating_sub(leaving.len()).min(available);
         if more == 0 {
             return;
         }
-        unused.select_nth_unstable_by_key(more - 1, |activity| activity.last_used());
+        unused.select_nth_unstable_by_key(more - 1, |activity| (activity.is_trusted(), activity.last_used()));
         for activity in &unused[..more] {
             activity.displace();
             self.displaced.inc();
@@ -140,10 +147,14 @@ impl Crowd {
 impl Member {
     /// It speaks HTTP/2, as only some may.
     pub(crate) fn limit_multiplexed(&self) {
-        let most = (self.crowd.capacity / MULTIPLEXED).max(1);
+        let most = (self.crowd.capacity / MULTIPLEXED).max(FEWEST_MULTIPLEXED);
         let open = self.crowd.members().values().filter(|activity| activity.is_multiplexed()).count();
         if open > most {
-            self.crowd.make_room(most, open - most + most / SHARE, Activity::is_multiplexed);
+            // Not the one that has just come: it has had no time to say who it is.
+            let is_another = |activity: &Activity| {
+                activity.is_multiplexed() && !std::ptr::eq(activity, &raw const *self.activity)
+            };
+            self.crowd.make_room(most, open - most + most / SHARE, is_another);
         }
     }
 }
@@ -158,6 +169,8 @@ impl Drop for Member {
 const SHARE: usize = 16;
 /// One in so many may speak HTTP/2.
 const MULTIPLEXED: usize = 32;
+/// And never fewer than these: operators' tools speak it too.
+const FEWEST_MULTIPLEXED: usize = 32;
 /// Between two attempts to make room.
 const AGAIN: Duration = Duration::from_millis(100);
 /// A flood must not flood the log too.
@@ -178,15 +191,21 @@ mod tests {
     async fn full(crowd: &Arc<Crowd>) -> Vec<Member> {
         let mut members = Vec::new();
         for _ in 0..crowd.capacity {
-            members.push(crowd.admit().await);
+            members.push(begun(crowd).await);
         }
         members
+    }
+
+    async fn begun(crowd: &Arc<Crowd>) -> Member {
+        let member = crowd.admit().await;
+        member.activity.start();
+        member
     }
 
     /// Asks for one more, lets those leave that are asked to, and gives their numbers.
     async fn one_more(crowd: &Arc<Crowd>, members: &mut Vec<Member>) -> Vec<u64> {
         let mut gone = Vec::new();
-        let (newcomer, ()) = tokio::join!(biased; crowd.admit(), async {
+        let (newcomer, ()) = tokio::join!(biased; begun(crowd), async {
             gone = displaced(members);
             members.retain(|member| !member.activity.is_displaced());
         });
@@ -248,13 +267,59 @@ mod tests {
 
     #[tokio::test]
     async fn of_http_2_connections_there_are_fewer_and_they_displace_each_other() {
-        let crowd = crowd_of(Listener::Documents, 64);
-        let members = full(&crowd).await;
-        for (at, gone) in [(30, &[][..]), (10, &[]), (20, &[11]), (0, &[1, 11])] {
-            members[at].activity.multiplex();
-            members[at].limit_multiplexed();
-            members[at].activity.multiplexed().await;
-            assert_eq!(displaced(&members), gone, "{at}");
+        for (capacity, most) in [(64 * MULTIPLEXED, 64), (128, FEWEST_MULTIPLEXED)] {
+            let crowd = crowd_of(Listener::Documents, capacity);
+            let members = full(&crowd).await;
+            let speak = async |at: usize| {
+                members[at].activity.multiplex();
+                members[at].limit_multiplexed();
+                members[at].activity.multiplexed().await;
+                displaced(&members)
+            };
+            for at in 1..=most {
+                assert_eq!(speak(at).await, [0_u64; 0], "{at} of {most}");
+            }
+            // The oldest of all, which has just come to speak it, stays.
+            let gone = speak(0).await;
+            assert_eq!(gone, (2..2 + 1 + most as u64 / SHARE as u64).collect::<Vec<_>>());
         }
+    }
+
+    #[tokio::test]
+    async fn strangers_displace_each_other_and_none_who_is_trusted() {
+        let crowd = crowd_of(Listener::AdminTcp, 64);
+        let mut members = full(&crowd).await;
+        for member in &members[..62] {
+            member.activity.begin().judged(true);
+        }
+        assert_eq!(one_more(&crowd, &mut members).await, [63, 64]);
+        for _ in 0..100 {
+            one_more(&crowd, &mut members).await;
+            assert!((0..62).all(|at| members[at].activity.is_trusted()), "a trusted one has gone");
+        }
+    }
+
+    #[tokio::test]
+    async fn where_all_are_trusted_the_one_unused_for_longest_goes() {
+        let crowd = crowd_of(Listener::AdminTcp, 64);
+        let mut members = full(&crowd).await;
+        members.iter().for_each(|member| member.activity.begin().judged(true));
+        // All were used when the same number had come; then the others again, after one more.
+        crowd.accepted.fetch_add(1, Ordering::Relaxed);
+        members[..40].iter().for_each(|member| drop(member.activity.begin()));
+        members[41..].iter().for_each(|member| drop(member.activity.begin()));
+        assert_eq!(one_more(&crowd, &mut members).await, [41]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_whose_task_has_not_run_is_left_alone() {
+        let crowd = crowd_of(Listener::AdminTcp, 2);
+        let members = [crowd.admit().await, crowd.admit().await];
+        let mut admitted = std::pin::pin!(crowd.admit());
+        assert!(timeout(10 * AGAIN, admitted.as_mut()).await.is_err());
+        assert_eq!(displaced(&members), [0_u64; 0]);
+        members[1].activity.start();
+        assert!(timeout(2 * AGAIN, admitted.as_mut()).await.is_err());
+        assert_eq!(displaced(&members), [2], "the younger one has been read");
     }
 }

@@ -50,7 +50,7 @@ where
     /// Answers one request.
     pub(crate) async fn answer(mut self, mut request: Request<Incoming>) -> Result<Response<B>, Infallible> {
         let version = request.version();
-        let _open = self.activity.begin();
+        let mut open = self.activity.begin();
         let id = self.state.request_ids.of(request.headers());
         let span = self.span(&request, &id);
         if let Some(caller) = self.caller.take() {
@@ -66,6 +66,10 @@ where
             Ok::<_, Infallible>(response)
         };
         let mut response = answered.instrument(span).await?;
+        if self.listener == Listener::AdminTcp {
+            let status = response.status();
+            open.judged(status.is_success() || status.is_redirection());
+        }
         self.state.metrics.count_request(self.listener, response.status());
         let headers = response.headers_mut();
         headers.insert(X_REQUEST_ID, id);

@@ -18,6 +18,7 @@ use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use oneseal::{BootTime, Clock, SystemClock};
 use oneseal_keystore::findings::chain;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -88,10 +89,11 @@ pub(crate) async fn serve<L, H, S, B>(
     let crowd = Arc::new(Crowd::new(listener, capacity, state.metrics.displaced(listener)));
     let builder = builder();
     let mut connections = JoinSet::new();
+    let mut told = None;
     loop {
         // The one that has no place yet holds up the others, which wait in the kernel's queue.
         let next = async {
-            let (stream, caller) = accept(&socket).await;
+            let (stream, caller) = accept(&socket, &mut told).await;
             (stream, caller, crowd.admit().await)
         };
         let (stream, caller, member) = tokio::select! {
@@ -113,7 +115,7 @@ pub(crate) async fn serve<L, H, S, B>(
 }
 
 /// The next connection, however long it takes.
-async fn accept<L: Accept>(socket: &L) -> (L::Stream, Option<Caller>) {
+async fn accept<L: Accept>(socket: &L, told: &mut Option<BootTime>) -> (L::Stream, Option<Caller>) {
     loop {
         match poll_fn(|cx| socket.poll_accept(cx)).await {
             Ok(accepted) => return accepted,
@@ -122,7 +124,11 @@ async fn accept<L: Accept>(socket: &L) -> (L::Stream, Option<Caller>) {
             }
             Err(error) => {
                 // No more file descriptors or memory: accepting at once again would only burn the processor.
-                tracing::warn!(%error, "connections cannot be accepted");
+                let now = SystemClock.boot();
+                if told.is_none_or(|told| now.since(told) >= TELL_EVERY) {
+                    tracing::warn!(%error, "connections cannot be accepted; told once a minute");
+                    *told = Some(now);
+                }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -162,6 +168,7 @@ impl<C> Connection<C> {
         B: Body<Data = Bytes> + From<Bytes> + Send + 'static,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
+        self.member.activity.start();
         let stream = tokio::select! {
             stream = transport.begin(stream) => stream,
             () = self.close.cancelled() => None,
@@ -248,15 +255,9 @@ fn builder() -> auto::Builder<TokioExecutor> {
     builder
 }
 
-/// Connections of the documents listener. Each costs some 28 KiB, so that all of them take some 120 MiB, and a proxy or
-/// load balancer in front keeps some tens.
-pub(crate) const MAX_DOCUMENT_CONNECTIONS: usize = 4096;
-/// Probes and scrapers are few, and must get through while the public listener is full: theirs are counted apart.
-pub(crate) const MAX_OPS_CONNECTIONS: usize = 256;
-/// Callers on this host.
-pub(crate) const MAX_ADMIN_CONNECTIONS: usize = 128;
-
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Of what lasts, ten lines a second say no more than one a minute.
+const TELL_EVERY: Duration = Duration::from_secs(60);
 /// For the last words of a connection whose place another one needs: they need no more than a buffer.
 const GRACE: Duration = Duration::from_millis(200);
 /// Request line and headers. A request for a document has some hundred bytes; cookies of a shared domain and the

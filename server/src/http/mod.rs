@@ -7,13 +7,14 @@
 //! admin_tcp  TCP   the same                             one of admin.tokens, loopback too
 //! ```
 //! [`bind`] makes the sockets, [`listener`] accepts on them and ends them in order, [`activity`] says which connections
-//! are of no more use and [`crowd`] which make room, [`handshake`] puts TLS over the documents' and the
+//! are of no more use and [`crowd`] which make room, [`capacity`] how many there may be, [`handshake`] puts TLS over the documents' and the
 //! admin API's, [`front`] does what every request gets, [`quoted`] what a log has of it; [`documents`], [`ops`] and [`admin`] are the three applications.
 
 pub(crate) mod activity;
 pub(crate) mod admin;
 pub(crate) mod bind;
 pub(crate) mod caller;
+pub(crate) mod capacity;
 pub(crate) mod crowd;
 pub(crate) mod documents;
 pub(crate) mod error;

@@ -343,3 +343,20 @@ fn too_few_open_files_are_told_and_leave_room_for_the_key() {
     assert!(line.contains("room for 152 connections of the documents listener in place of 4096"), "{line}");
     assert!(line.contains("a limit of 4544 is enough"), "{line}");
 }
+
+#[test]
+fn where_no_listener_would_have_enough_files_it_does_not_start() {
+    let place = Place::with_ring("ES256");
+    place.configure("");
+    let output = Command::new("bash")
+        .args(["-c", "ulimit -n 100; exec \"$0\" serve --config oneseal.toml --ready-file ready.json"])
+        .arg(env!("CARGO_BIN_EXE_oneseal"))
+        .current_dir(place.path(""))
+        .envs([(DURABLE, "true"), (SELF_CHECK, "false")])
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && !place.path("ready.json").exists(), "{said}");
+    assert!(said.contains("may open 100 files, and a server needs 128"), "{said}");
+    assert!(said.contains("ulimit -Hn"), "{said}");
+}
