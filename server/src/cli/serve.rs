@@ -205,6 +205,9 @@ fn limits(config: &Config) -> Result<Limits, Failure> {
         tracing::warn!(
             open_files = files,
             connections = room,
+            ops = capacity.ops,
+            admin = capacity.admin,
+            admin_tcp = capacity.admin_tcp,
             "this process may open {files} files: room for {room} connections of the documents listener in place of \
              {wanted}; a limit of {enough} is enough (ulimit -Hn, LimitNOFILE=)"
         );

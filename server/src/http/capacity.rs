@@ -14,7 +14,8 @@ impl Capacity {
     /// [`FEWEST_DOCUMENTS`]; then all have, down to [`FEWEST`]. `None` below that.
     pub(crate) fn within(files: usize, with_admin_tcp: bool) -> Option<Self> {
         let room = files.checked_sub(OTHER_FILES)?;
-        let admin_tcp = if with_admin_tcp { MOST.admin_tcp } else { 0 };
+        // Not so many that they are taken from the documents where files are few.
+        let admin_tcp = if with_admin_tcp { (files / 8).clamp(FEWEST, MOST.admin_tcp) } else { 0 };
         let most = Self { admin_tcp, ..MOST };
         let others = most.ops + most.admin + most.admin_tcp;
         if room >= others + FEWEST_DOCUMENTS {
@@ -70,6 +71,9 @@ mod tests {
                 last = now;
             }
             assert_eq!((last.documents, last.ops, last.admin), (MOST.documents, MOST.ops, MOST.admin));
+            assert_eq!(last.admin_tcp, if with_admin_tcp { MOST.admin_tcp } else { 0 });
+            let common = Capacity::within(1024, with_admin_tcp).expect("enough to start with");
+            assert_eq!(common.documents, if with_admin_tcp { 448 } else { 576 });
             let less = Capacity::within(enough - 1, with_admin_tcp).expect("enough to start with");
             assert_eq!(less.documents, MOST.documents - 1);
             assert_eq!(Capacity::within(usize::MAX, with_admin_tcp), Some(last));
