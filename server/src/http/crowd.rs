@@ -89,7 +89,7 @@ impl Crowd {
     async fn seat_of_another(&self) -> OwnedSemaphorePermit {
         loop {
             // More than one: those that come in numbers should not each have all of them looked at.
-            self.make_room(self.capacity, (self.capacity / SHARE).max(1), Activity::has_begun);
+            self.make_room(self.capacity, (self.capacity / SHARE).max(1), |_| true);
             // Again if that was of no use: what had a request under way may be idle now.
             match timeout(AGAIN, Arc::clone(&self.seats).acquire_owned()).await {
                 Ok(Ok(seat)) => return seat,
@@ -106,9 +106,18 @@ impl Crowd {
         let (leaving, mut unused): (Vec<_>, Vec<_>) = members
             .values()
             .filter(|activity| those(activity) && (activity.is_displaced() || !activity.is_busy()))
+            .filter(|activity| activity.has_begun())
             .partition(|activity| activity.is_displaced());
         let strangers = unused.iter().filter(|activity| !activity.is_trusted()).count();
-        let wanted = if strangers > 0 { wanted } else { wanted.min(1) };
+        // One that has only come can go in a moment.
+        let is_stranger =
+            |activity: &&Arc<Activity>| those(activity) && !activity.is_trusted() && !activity.is_busy();
+        let is_awaited = || members.values().any(|activity| is_stranger(&activity));
+        let wanted = match strangers {
+            0 if is_awaited() => 0,
+            0 => wanted.min(1),
+            _ => wanted,
+        };
         let available = if strangers > 0 { strangers } else { unused.len() };
         let more = wanted.saturating_sub(leaving.len()).min(available);
         if more == 0 {
@@ -314,12 +323,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_connection_whose_task_has_not_run_is_left_alone() {
         let crowd = crowd_of(Listener::AdminTcp, 2);
-        let members = [crowd.admit().await, crowd.admit().await];
+        let members = [begun(&crowd).await, crowd.admit().await];
+        members[0].activity.begin().judged(true);
         let mut admitted = std::pin::pin!(crowd.admit());
         assert!(timeout(10 * AGAIN, admitted.as_mut()).await.is_err());
         assert_eq!(displaced(&members), [0_u64; 0]);
         members[1].activity.start();
         assert!(timeout(2 * AGAIN, admitted.as_mut()).await.is_err());
-        assert_eq!(displaced(&members), [2], "the younger one has been read");
+        assert_eq!(displaced(&members), [2], "nor does the trusted one go for it");
     }
 }
