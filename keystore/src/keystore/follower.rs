@@ -17,7 +17,7 @@ use crate::findings::{Finding, Severity};
 use crate::place::load;
 use crate::{Findings, KeyId, Snapshot};
 
-/// The task that keeps a [`Keystore`] up to date.
+/// The task that keeps a [`Keystore`](super::Keystore) up to date.
 #[derive(Debug)]
 #[must_use = "without its task the keystore goes stale: run it"]
 pub struct Follower {
@@ -79,7 +79,7 @@ impl Follower {
         }
     }
 
-    /// Follows the provider until `cancel`. `on_swap` sees each new snapshot before [`Keystore::snapshot`] does.
+    /// Follows the provider until `cancel`. `on_swap` sees each new snapshot before [`Keystore::snapshot`](super::Keystore::snapshot) does.
     ///
     /// # Cancel safety
     /// May be dropped at any point: the served snapshot is always whole.
