@@ -1,0 +1,32 @@
+//! Real parts for tests: a PostgreSQL of one's own, PgBouncer before it, and a proxy that breaks connections.
+//!
+//! ```no_run
+//! use oneseal_testing::parts::{PgBouncer, Pooling, Postgres};
+//!
+//! let Some(postgres) = Postgres::shared() else { return };
+//! let database = postgres.create_database();
+//! assert_eq!(database.execute("SELECT 1"), "1");
+//!
+//! let Some(pooler) = PgBouncer::start(postgres, Pooling::Transaction, 5) else { return };
+//! println!("{} or {}", database.url(), database.url_at(pooler.address()));
+//! ```
+//! Everything here is the real program, started on a free port of the loopback address in a directory of its own, as an
+//! unprivileged user where the test is root. What a test starts ends with it: when it is dropped, and, should the whole
+//! process be killed, by a small shell that waits for that. Nothing of a system's own cluster is read or written.
+//!
+//! Where a program is missing, the part says so in the test's output and is `None`; with `TEST_REQUIRE=all`, as in CI,
+//! it fails instead.
+//!
+//! These functions block: they start processes and wait for them. Call them from the test itself, not from a task that
+//! must go on meanwhile.
+
+mod pgbouncer;
+mod place;
+mod postgres;
+mod proxy;
+mod psql;
+
+pub use pgbouncer::{PgBouncer, Pooling};
+pub use postgres::{Certificate, Postgres, PostgresOptions, Stop};
+pub use proxy::{Fate, Proxy};
+pub use psql::Database;
