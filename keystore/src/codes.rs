@@ -6,7 +6,8 @@ use crate::findings::{Code, Exit};
 
 /// Every code of this crate, by the file that finds it.
 pub fn all() -> Vec<&'static Code> {
-    [crate::issuer_url::CODES, CODES, crate::material::CODES, crate::rotation::CODES].concat()
+    [crate::issuer_url::CODES, CODES, crate::fleet::CODES, crate::material::CODES, crate::rotation::CODES]
+        .concat()
 }
 
 /// The row for a provider's failure.

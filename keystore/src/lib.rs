@@ -31,6 +31,7 @@ pub mod algorithm;
 mod codes;
 mod digest;
 pub mod findings;
+pub mod fleet;
 mod init;
 pub mod issuer_url;
 pub mod json;
