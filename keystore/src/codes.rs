@@ -6,8 +6,15 @@ use crate::findings::{Code, Exit};
 
 /// Every code of this crate, by the file that finds it.
 pub fn all() -> Vec<&'static Code> {
-    [crate::issuer_url::CODES, CODES, crate::fleet::CODES, crate::material::CODES, crate::rotation::CODES]
-        .concat()
+    [
+        crate::issuer_url::CODES,
+        CODES,
+        crate::fleet::CODES,
+        crate::material::CODES,
+        crate::rotation::CODES,
+        crate::seal::CODES,
+    ]
+    .concat()
 }
 
 /// The row for a provider's failure.

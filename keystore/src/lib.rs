@@ -43,6 +43,7 @@ mod place;
 mod reading;
 pub mod ring;
 pub mod rotation;
+pub mod seal;
 pub mod signer;
 pub mod snapshot;
 pub mod verify;

@@ -1,0 +1,29 @@
+//! The rows of the table of findings about key-encryption keys.
+
+use crate::findings::Code;
+
+/// The rows of this file.
+pub static CODES: &[&Code] = &[&KEK_MALFORMED, &KEK_WEAK, &KEK_PREVIOUS_NEEDED, &KEK_PREVIOUS_UNNEEDED];
+
+pub(super) static KEK_MALFORMED: Code = Code::refused(
+    "kek.malformed",
+    "What the provider of the key-encryption key holds is none: 32 random bytes, or base64, base64url, hex or a JWK \
+     (`oct`) of them.",
+    "Put the KEK there that the ring is sealed under; for a new ring make one with `oneseal keys new-kek`.",
+);
+pub(super) static KEK_WEAK: Code = Code::refused(
+    "kek.weak",
+    "The key-encryption key is plainly not random, and whoever guesses it can write the ring.",
+    "Make one with `oneseal keys new-kek`; if the ring is sealed under this one, name it as previous and run `keys \
+     rewrap`.",
+);
+pub(crate) static KEK_PREVIOUS_NEEDED: Code = Code::warning(
+    "kek.previous_needed",
+    "Private halves are still sealed under a previous KEK: a replica without it could not sign.",
+    "Run `oneseal keys rewrap`; keep the previous KEK in [[kek.previous]] until it has ended.",
+);
+pub(crate) static KEK_PREVIOUS_UNNEEDED: Code = Code::info(
+    "kek.previous_unneeded",
+    "No private half is sealed under this previous KEK any more.",
+    "Take it out of [[kek.previous]] when the oldest backup that you would restore is sealed under the current one.",
+);

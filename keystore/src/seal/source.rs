@@ -1,0 +1,101 @@
+//! KEKs from their providers.
+
+use std::sync::Arc;
+
+use oneseal_providers::{Description, Entries, SecretProvider};
+
+use super::codes::{KEK_MALFORMED, KEK_WEAK};
+use super::{Kek, KekError, Keks};
+use crate::Findings;
+use crate::codes::PROVIDER_MALFORMED;
+use crate::findings::Finding;
+use crate::place::{advised, judge_advice, load as load_record};
+
+impl Kek {
+    /// Loads one from its provider: the only entry, or of several the one called `kek`.
+    ///
+    /// # Errors
+    /// Each fault as a finding at the place `kek`; `provider.*` where it cannot be read, `kek.*` where it is none.
+    ///
+    /// # Cancel safety
+    /// Changes nothing.
+    pub async fn load(provider: &dyn SecretProvider) -> Result<Self, Findings> {
+        load_one(provider, CURRENT).await
+    }
+}
+
+/// All of them, the current one first. A process whose KEK cannot be had must not start, whatever the others are.
+///
+/// # Errors
+/// Every fault of every one.
+#[expect(dead_code, reason = "by the keystore, which comes next")]
+pub(crate) async fn load(providers: &[Arc<dyn SecretProvider>]) -> Result<(Keks, Findings), Findings> {
+    let mut findings = Findings::new();
+    let mut keks = Vec::new();
+    for (i, provider) in providers.iter().enumerate() {
+        let name = name(i);
+        let description = provider.describe();
+        findings.extend(at(&name, &judge_advice(&description), &description));
+        match load_one(&**provider, &name).await {
+            Ok(kek) => keks.push(kek),
+            Err(found) => findings.extend(found),
+        }
+    }
+    if findings.has_errors() { Err(findings) } else { Ok((Keks::from_all(keks), findings)) }
+}
+
+/// Where the provider at this position stands in a configuration.
+fn name(position: usize) -> String {
+    match position.checked_sub(1) {
+        None => CURRENT.to_owned(),
+        Some(previous) => format!("kek.previous[{previous}]"),
+    }
+}
+
+async fn load_one(provider: &dyn SecretProvider, name: &str) -> Result<Kek, Findings> {
+    let description = provider.describe();
+    let record = load_record(provider)
+        .await
+        .map_err(|found| at(name, &advised(&found, WHERE_TO_PUT_A_KEK), &description))?;
+    let mut findings = Findings::new();
+    let place = place(name, &description);
+    let Some(value) = only_value(&record.entries) else {
+        let names: Vec<_> = record.entries.iter().map(|(name, _)| name).collect();
+        let names = names.join(", ");
+        let message = format!(
+            "a KEK is one value, and this is a directory of several, none called kek: {names}; name the file itself"
+        );
+        findings.push(&PROVIDER_MALFORMED, place, message);
+        return Err(findings);
+    };
+    Kek::read(value).map_err(|error| {
+        let code = if matches!(error, KekError::Weak(_)) { &KEK_WEAK } else { &KEK_MALFORMED };
+        findings.push(code, place, error.to_string());
+        findings
+    })
+}
+
+/// The only entry, or of several the one called `kek`, whatever form its name tells.
+fn only_value(entries: &Entries) -> Option<&[u8]> {
+    let mut all = entries.iter();
+    match (all.next(), all.next()) {
+        (Some((_, value)), None) => Some(value.expose()),
+        _ => entries.get("kek").map(|value| value.expose()),
+    }
+}
+
+fn at(name: &str, found: &Findings, description: &Description) -> Findings {
+    let mut moved = Findings::new();
+    for Finding { code, message, .. } in found.iter() {
+        moved.push(code, place(name, description), message.clone());
+    }
+    moved
+}
+
+fn place(name: &str, description: &Description) -> String {
+    format!("{name} ({}:{})", description.kind, description.location)
+}
+
+const CURRENT: &str = "kek";
+const WHERE_TO_PUT_A_KEK: &str = "put the KEK there that the ring is sealed under, or correct [kek]; a lost KEK is not \
+                                  replaced by a new one";
