@@ -13,6 +13,8 @@
 //! ```
 
 pub mod clock;
+#[cfg(feature = "postgres")]
+pub mod database;
 mod event;
 mod fence;
 

@@ -107,7 +107,7 @@ fn a_proxy_cuts_before_or_after_the_bytes_asked_for_once() {
     assert_eq!(ask(b"COMMIT").unwrap(), b"COMMIT");
     proxy.when_client_sends(b"COMMIT", Fate::CutBefore);
     ask(b"COMMIT2").unwrap_err();
-    let reached: Vec<Vec<u8>> = std::iter::from_fn(|| seen()).collect();
+    let reached: Vec<Vec<u8>> = std::iter::from_fn(&mut seen).collect();
     assert_eq!(reached, [&b"hello"[..], b"xCOMMITx", b"COMMIT"]);
     assert_eq!(proxy.accepted(), 4);
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::time::Duration;
@@ -34,8 +34,8 @@ pub(super) struct Place {
     root: PathBuf,
     user: Option<User>,
     names: AtomicU32,
-    /// Its end is what the shell waits for. Never written to.
-    _alive: ChildStdin,
+    /// It waits for the end of its standard input, which is that of this process.
+    _shell: Child,
 }
 
 /// An unprivileged user: PostgreSQL and PgBouncer refuse to run as root.
@@ -55,7 +55,7 @@ impl Place {
         let user = rustix::process::geteuid().is_root().then(unprivileged);
         let root = short_temporary_directory().keep();
         std::fs::create_dir(root.join(PIDS)).expect("a directory for process ids");
-        let mut shell = Command::new("sh")
+        let shell = Command::new("sh")
             .args(["-c", SHELL, "parts"])
             .arg(&root)
             .stdin(Stdio::piped())
@@ -65,8 +65,7 @@ impl Place {
             .process_group(0)
             .spawn()
             .expect("sh can be started");
-        let alive = shell.stdin.take().expect("it is piped");
-        let place = Self { root, user, names: AtomicU32::new(0), _alive: alive };
+        let place = Self { root, user, names: AtomicU32::new(0), _shell: shell };
         place.own(&place.root);
         place
     }

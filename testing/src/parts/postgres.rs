@@ -225,6 +225,7 @@ impl Postgres {
     ///
     /// # Panics
     /// If it cannot be made, with what the programs say.
+    #[must_use = "it ends when it is dropped"]
     pub fn standby(&self) -> Self {
         let place = Place::of_this_process();
         let home = place.directory("pg");

@@ -1,0 +1,158 @@
+//! The database: one URL, a few pooled connections, and a session that is never pooled.
+//!
+//! ```no_run
+//! use oneseal_coordination::database::{Database, DatabaseOptions, DatabaseUrl};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let url = DatabaseUrl::parse("postgres://oneseal@localhost/oneseal")?;
+//! let database = Database::new(DatabaseOptions::new(url))?;
+//! let mut read = database.read().await?;
+//! let rows = read.fetch_all(sqlx::query("SELECT seq FROM oneseal.event_head")).await?;
+//! read.end().await;
+//! # Ok(())
+//! # }
+//! ```
+//! What holds for every call: it ends in bounded time; it speaks to the primary or fails; it names its tables in full; and
+//! it works behind PgBouncer in transaction mode, of versions that know nothing of prepared statements too. When the
+//! database was away, the next call finds it again by itself.
+
+mod direct;
+mod error;
+mod pool;
+mod tls;
+mod tx;
+mod url;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use self::direct::{DirectSession, Notification};
+pub use self::error::{CommitError, DatabaseError, DatabaseErrorKind};
+use self::pool::Pool;
+use self::tx::Limits;
+pub use self::tx::{ReadTx, WriteTx};
+pub use self::url::{DatabaseUrl, UrlError};
+
+/// How a database is reached.
+///
+/// # Defaults
+/// No direct URL, application name `oneseal`, four connections, five seconds for each of connecting, waiting for a
+/// connection and a statement, two for a lock, ten idle in a transaction.
+#[derive(Clone, Debug)]
+pub struct DatabaseOptions {
+    /// Where it is, by way of a pooler or not.
+    pub url: DatabaseUrl,
+    /// Where it is without a pooler, if `url` leads to one.
+    pub direct_url: Option<DatabaseUrl>,
+    /// What `pg_stat_activity` shows. Cut to the 63 bytes that PostgreSQL takes.
+    pub application_name: String,
+    /// How many pooled connections there may be at once, at least one.
+    pub max_connections: u32,
+    /// For opening a connection, TLS and password included.
+    pub connect_timeout: Duration,
+    /// For waiting until one of the connections is free.
+    pub acquire_timeout: Duration,
+    /// For one statement, by the server's watch. Two seconds more are given for the way.
+    pub statement_timeout: Duration,
+    /// For waiting for a lock, by the server's watch.
+    pub lock_timeout: Duration,
+    /// For the pause between two statements of a transaction, by the server's watch.
+    pub idle_in_transaction_timeout: Duration,
+}
+
+impl DatabaseOptions {
+    /// The defaults, for `url`.
+    pub fn new(url: DatabaseUrl) -> Self {
+        Self {
+            url,
+            direct_url: None,
+            application_name: "oneseal".to_owned(),
+            max_connections: 4,
+            connect_timeout: Duration::from_secs(5),
+            acquire_timeout: Duration::from_secs(5),
+            statement_timeout: Duration::from_secs(5),
+            lock_timeout: Duration::from_secs(2),
+            idle_in_transaction_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+/// A database. Clones share their connections.
+#[derive(Clone, Debug)]
+pub struct Database {
+    pool: Arc<Pool>,
+    options: Arc<DatabaseOptions>,
+}
+
+impl Database {
+    /// Opens nothing: the first call does.
+    ///
+    /// # Errors
+    /// `Configuration` if `sslrootcert` of one of the URLs cannot be used.
+    pub fn new(mut options: DatabaseOptions) -> Result<Self, DatabaseError> {
+        for url in [Some(&options.url), options.direct_url.as_ref()].into_iter().flatten() {
+            if url.root_certificate.is_some() {
+                tls::client_config(url)?;
+            }
+        }
+        options.application_name = cut(&options.application_name);
+        Ok(Self { pool: Arc::new(Pool::new(&options)), options: Arc::new(options) })
+    }
+
+    /// `HOST:PORT/DATABASE`, for messages.
+    pub fn location(&self) -> String {
+        self.pool.place().to_owned()
+    }
+
+    /// Begins to read.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Standby`, `Denied`, `Untrusted` or `Configuration`.
+    ///
+    /// # Cancel safety
+    /// Dropped in the middle, it leaves nothing behind.
+    pub async fn read(&self) -> Result<ReadTx, DatabaseError> {
+        ReadTx::begin(&self.pool, self.limits()).await
+    }
+
+    /// Begins to write.
+    ///
+    /// # Errors
+    /// As [`Database::read`].
+    ///
+    /// # Cancel safety
+    /// Dropped in the middle, it leaves nothing behind.
+    pub async fn write(&self) -> Result<WriteTx, DatabaseError> {
+        WriteTx::begin(&self.pool, self.limits()).await
+    }
+
+    /// Opens a session of its own, at the direct URL if there is one.
+    ///
+    /// # Errors
+    /// As [`Database::read`].
+    ///
+    /// # Cancel safety
+    /// Dropped in the middle, it leaves nothing behind.
+    pub async fn direct(&self) -> Result<DirectSession, DatabaseError> {
+        let url = self.options.direct_url.as_ref().unwrap_or(&self.options.url);
+        DirectSession::open(url, &self.options).await
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            statement: self.options.statement_timeout,
+            lock: self.options.lock_timeout,
+            idle_in_transaction: self.options.idle_in_transaction_timeout,
+        }
+    }
+}
+
+/// PostgreSQL cuts longer names too, in the middle of a character if need be.
+fn cut(name: &str) -> String {
+    const LONGEST: usize = 63 - "/direct".len();
+    let mut end = name.len().min(LONGEST);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    name[..end].to_owned()
+}
