@@ -27,6 +27,7 @@ pub(crate) mod mint;
 pub(crate) mod overrides;
 mod pages;
 pub(crate) mod quickstart;
+pub(crate) mod replica;
 pub(crate) mod serve;
 pub(crate) mod verify;
 pub(crate) mod version;

@@ -16,7 +16,7 @@ use super::tls;
 use super::value::{MAX_NAME, Value, in_units};
 use super::values::{Values, mismatch};
 use super::{
-    Listen, LogFormat, PassphraseChoice, Process, ProviderChoice, SelfCheck, Settings, Unlocking, codes,
+    Listen, LogFormat, Ops, PassphraseChoice, Process, ProviderChoice, SelfCheck, Settings, Unlocking, codes,
 };
 
 /// Whether issuer and provider must be there.
@@ -85,6 +85,7 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
                 _ => LogFormat::Auto,
             },
         },
+        ops: Ops { instance: text(&values, "ops.instance"), advertise: text(&values, "ops.advertise") },
         admin,
         rotation,
         log_filter,

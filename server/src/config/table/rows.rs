@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::{Default, Key, Kind, Literal, Section};
 
 /// The table.
-pub(crate) static SECTIONS: &[Section] = &[ISSUER, PROVIDER, RING, LISTEN, TLS, PROCESS, ADMIN, ROTATION];
+pub(crate) static SECTIONS: &[Section] =
+    &[ISSUER, PROVIDER, RING, LISTEN, TLS, PROCESS, OPS, ADMIN, ROTATION];
 
 /// Tables and keys of the design that this version does not have.
 pub(crate) static LATER: &[&str] = &[
@@ -287,6 +288,34 @@ const PROCESS: Section = Section {
             ),
             doc: "Whether log lines are for people or machines; `auto` is `human` on a terminal and `json` elsewhere.",
             example: Literal::Text("json"),
+        },
+    ],
+};
+
+const OPS: Section = Section {
+    name: "ops",
+    doc: "How this replica is known to the others of its fleet, which the `[database]` introduces to each other.",
+    keys: &[
+        Key {
+            path: "ops.instance",
+            kind: Kind::InstanceName,
+            default: Default::Unset(
+                "the host's name, which is that of a pod; outside of Kubernetes with the port of `listen.documents`",
+            ),
+            doc: "This replica's name among the others: the same after each restart, and nobody else's. In a pod with \
+                  `hostNetwork`, set it to `metadata.name`.",
+            example: Literal::Text("oneseal-0"),
+        },
+        Key {
+            path: "ops.advertise",
+            kind: Kind::Advertised,
+            default: Default::Unset(
+                "the address that `listen.ops` is bound to, or, where that is every address, the one from which this \
+                 host reaches others: a pod's own",
+            ),
+            doc: "Where other replicas reach this one's ops listener; without a port, at its own. They ask there whether \
+                  it still mints when they cannot.",
+            example: Literal::Text("10.1.2.3:8081"),
         },
     ],
 };
