@@ -448,7 +448,7 @@ mod tests {
     fn what_is_sent_goes_with_its_credential_as_it_stands() {
         let uri = parse_url("https://oidc.example/admin").expect("good");
         let sent = (HeaderValue::from_static("Bearer canary"), Bytes::from_static(b"{}"));
-        let request = request(Method::POST, &uri, Some(sent)).expect("good");
+        let request = request(Method::POST, &uri, Some((sent.0, Some(sent.1)))).expect("good");
         assert_eq!(request.headers()[header::AUTHORIZATION], "Bearer canary");
         assert_eq!(request.headers()[header::CONTENT_TYPE], "application/json");
         assert_eq!(Body::size_hint(request.body()).exact(), Some(2));
