@@ -59,7 +59,7 @@ impl Globals {
     /// # Errors
     /// All mistakes at once (78).
     fn partial_config(&self) -> Result<PartialConfig, Failure> {
-        let sources = Sources::new(std::env::vars_os()).config(self.config.clone());
+        let sources = Sources::new(std::env::vars_os()).config(self.config.clone()).yes(true);
         Ok(PartialConfig::load(sources).map_err(Failure::found)?.0)
     }
 }

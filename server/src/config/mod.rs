@@ -27,6 +27,7 @@ mod table;
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests;
+mod times;
 mod tls;
 mod value;
 mod values;
