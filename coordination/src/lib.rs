@@ -16,6 +16,8 @@ pub mod clock;
 #[cfg(feature = "postgres")]
 pub mod database;
 mod event;
+#[cfg(feature = "postgres")]
+pub mod events;
 mod fence;
 
 pub use clock::{BootTime, Clock, SystemClock, UnixTime};
