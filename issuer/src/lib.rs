@@ -58,7 +58,6 @@ mod metrics;
 mod mint;
 mod pool;
 mod published;
-mod reference;
 mod rules;
 mod tasks;
 mod verify;

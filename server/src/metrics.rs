@@ -78,6 +78,7 @@ pub(crate) struct ServerMetrics {
     connections: [Gauge; Listener::ALL.len()],
     displaced: [Counter; Listener::ALL.len()],
     admin_auth: [Counter; Verdict::ALL.len()],
+    event_streams: Gauge,
     tls_reloads: [Counter; OUTCOMES.len()],
     handshake_failures: [Counter; HandshakeFailure::ALL.len()],
     /// Without TLS it has no sample: an alert on a certificate that is not there would never end.
@@ -112,6 +113,8 @@ impl ServerMetrics {
             "Requests to the admin API over TCP, by who asked and whether they might",
             admin_auth.clone(),
         );
+        let event_streams = Gauge::default();
+        registry.register("oneseal_event_streams", "Streams of events open now", event_streams.clone());
         let tls_reloads = Family::<[Label; 1], Counter>::default();
         let handshake_failures = Family::<[Label; 1], Counter>::default();
         let certificate_ends = Family::<[Label; 1], Gauge>::default();
@@ -145,6 +148,7 @@ impl ServerMetrics {
                 .map(|listener| displaced.get_or_create_owned(&[("listener", listener.as_str())])),
             admin_auth: Verdict::ALL
                 .map(|verdict| admin_auth.get_or_create_owned(&[("result", verdict.as_str())])),
+            event_streams,
             tls_reloads: OUTCOMES.map(|outcome| tls_reloads.get_or_create_owned(&[("outcome", outcome)])),
             handshake_failures: HandshakeFailure::ALL
                 .map(|failure| handshake_failures.get_or_create_owned(&[("reason", failure.as_str())])),
@@ -186,6 +190,12 @@ impl ServerMetrics {
         OpenConnection(gauge)
     }
 
+    /// Counts a stream of events until the value is dropped.
+    pub(crate) fn open_event_stream(&self) -> OpenConnection {
+        self.event_streams.inc();
+        OpenConnection(self.event_streams.clone())
+    }
+
     /// Counts the connections closed since others needed their place.
     pub(crate) fn displaced(&self, listener: Listener) -> Counter {
         self.displaced[listener as usize].clone()
@@ -204,7 +214,7 @@ impl fmt::Debug for ServerMetrics {
     }
 }
 
-/// A connection that is counted.
+/// A connection, or a stream on one, that is counted.
 #[derive(Debug)]
 pub(crate) struct OpenConnection(Gauge);
 

@@ -27,7 +27,6 @@ pub(crate) mod mint;
 pub(crate) mod overrides;
 mod pages;
 pub(crate) mod quickstart;
-pub(crate) mod replica;
 pub(crate) mod serve;
 pub(crate) mod verify;
 pub(crate) mod version;
@@ -59,7 +58,7 @@ impl Globals {
     /// # Errors
     /// All mistakes at once (78).
     fn partial_config(&self) -> Result<PartialConfig, Failure> {
-        let sources = Sources::new(std::env::vars_os()).config(self.config.clone()).yes(true);
+        let sources = Sources::new(std::env::vars_os()).config(self.config.clone());
         Ok(PartialConfig::load(sources).map_err(Failure::found)?.0)
     }
 }

@@ -38,9 +38,6 @@ pub(crate) struct Overrides {
     /// tls.private_key: PEM file of the certificate's private key
     #[arg(long, value_name = "PATH")]
     tls_private_key: Option<String>,
-    /// Take settings that would break an issuer that others rely on, such as rotation.preset = "lab"
-    #[arg(long)]
-    yes: bool,
 }
 
 impl Overrides {
@@ -58,7 +55,6 @@ impl Overrides {
             .flag("--listen-admin-tcp", "listen.admin_tcp", self.listen_admin_tcp)
             .flag("--tls-certificate", "tls.certificate", self.tls_certificate)
             .flag("--tls-private-key", "tls.private_key", self.tls_private_key)
-            .yes(self.yes)
     }
 }
 
@@ -80,7 +76,6 @@ mod tests {
             listen_admin_tcp: word(),
             tls_certificate: word(),
             tls_private_key: None,
-            yes: false,
         };
         let globals = Globals { config: None, log_format: None };
         let findings =

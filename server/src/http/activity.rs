@@ -158,6 +158,19 @@ impl Drop for OpenRequest {
     }
 }
 
+/// Tells that an answer without an end is still being read: each part of it that is written counts as a use of the
+/// connection. One that nobody reads is thus idle, as soon as what it has written does not leave.
+#[derive(Clone, Debug)]
+pub(crate) struct InUse(pub(crate) Arc<Activity>);
+
+impl InUse {
+    /// A part was asked for, or came.
+    pub(crate) fn touch(&self) {
+        self.0.begun.fetch_add(1, Ordering::Relaxed);
+        self.0.last_used.store(self.0.accepted.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
 /// Looks at an [`Activity`] every [`Watch::EVERY`] and says when it is enough.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {

@@ -6,6 +6,7 @@
 //!         refused before a byte of the body is read                  without one of admin.tokens
 //! ```
 
+mod events;
 mod guard;
 mod mint;
 mod remote;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::{get, post};
 
+pub(crate) use events::EventSeats;
 pub(crate) use guard::{Guard, Verdict};
 pub(crate) use remote::{Guarded, RemoteSocket};
 
@@ -37,6 +39,7 @@ pub(crate) fn app(state: Arc<State>, may_mint: bool) -> Router {
     let post_only = async || ApiError::method_not_allowed("POST");
     Router::new()
         .route(STATUS, get(status::status).fallback(get_only))
+        .route(EVENTS, get(events::events).fallback(get_only))
         .route(MINT, post(mint::mint).fallback(post_only))
         .fallback(async || ApiError::not_found())
         .with_state(Arc::new(Admin { state, may_mint }))
@@ -45,11 +48,12 @@ pub(crate) fn app(state: Arc<State>, may_mint: bool) -> Router {
 /// The scope that a path asks for, whatever the method; no other path is let through to the routes.
 fn scope_of(path: &str) -> Option<Scope> {
     match path {
-        STATUS => Some(Scope::Read),
+        STATUS | EVENTS => Some(Scope::Read),
         MINT => Some(Scope::Mint),
         _ => None,
     }
 }
 
 const STATUS: &str = "/admin/v1/status";
+const EVENTS: &str = "/admin/v1/events";
 const MINT: &str = "/admin/v1/mint";

@@ -119,6 +119,17 @@ impl ApiError {
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_request", description)
     }
 
+    /// 404: there is no event log without a database.
+    pub(crate) fn no_event_log() -> Self {
+        let description = "this replica has no database, and so no event log: configure [database]";
+        Self::new(StatusCode::NOT_FOUND, "no_event_log", description)
+    }
+
+    /// 429.
+    pub(crate) fn too_many(description: impl Into<String>) -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", description)
+    }
+
     /// 503 that may pass.
     pub(crate) fn unavailable(description: impl Into<String>, retry_after: Duration) -> Self {
         let error = Self::new(StatusCode::SERVICE_UNAVAILABLE, "temporarily_unavailable", description);
@@ -193,10 +204,6 @@ impl From<MintError> for ApiError {
                 );
                 Self::unavailable(words, retry_after)
             }
-            MintError::ClockSkewed { .. } => Self::unavailable(
-                "this replica's clock is off, so its tokens would be refused; others may mint",
-                retry_after,
-            ),
             MintError::Busy => {
                 Self::unavailable("this replica signs as fast as it can; try again", retry_after)
             }
@@ -249,7 +256,6 @@ mod tests {
             (MintError::LifetimeTooShort { life: lifetime(60), backdate_s: 60 }, 400, "invalid_request"),
             (MintError::Invalid(invalid()), 400, "invalid_request"),
             (MintError::Stale { age_s: 4000, limit_s: 3600, refused: None }, 503, "temporarily_unavailable"),
-            (MintError::ClockSkewed { offset_s: 90, skew_s: 60 }, 503, "temporarily_unavailable"),
             (MintError::Busy, 503, "temporarily_unavailable"),
             (MintError::NoKey(Algorithm::Es256), 503, "temporarily_unavailable"),
             (MintError::TasksNotRunning, 503, "temporarily_unavailable"),

@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use tower::Service;
 use tracing::{Instrument, Span};
 
-use super::activity::Activity;
+use super::activity::{Activity, InUse};
 use super::caller::Caller;
 use super::error::ApiError;
 use super::host;
@@ -55,6 +55,9 @@ where
         let span = self.span(&request, &id);
         if let Some(caller) = self.caller.take() {
             request.extensions_mut().insert(caller);
+        }
+        if matches!(self.listener, Listener::Admin | Listener::AdminTcp) {
+            request.extensions_mut().insert(InUse(Arc::clone(&self.activity)));
         }
         let answered = async {
             if !is_for_one_host(&request) {
