@@ -19,6 +19,12 @@ mod event;
 #[cfg(feature = "postgres")]
 pub mod events;
 mod fence;
+#[cfg(feature = "postgres")]
+pub mod migrate;
+#[cfg(feature = "postgres")]
+pub mod registry;
+#[cfg(feature = "postgres")]
+pub mod settings;
 
 pub use clock::{BootTime, Clock, SystemClock, UnixTime};
 pub use event::EventDraft;

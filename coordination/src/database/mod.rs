@@ -126,6 +126,11 @@ impl Database {
         WriteTx::begin(&self.pool, self.limits()).await
     }
 
+    /// As [`Database::write`], with statements that may take as long as `statement`.
+    pub(crate) async fn write_for(&self, statement: Duration) -> Result<WriteTx, DatabaseError> {
+        WriteTx::begin(&self.pool, Limits { statement, ..self.limits() }).await
+    }
+
     /// Opens a session of its own, at the direct URL if there is one.
     ///
     /// # Errors
