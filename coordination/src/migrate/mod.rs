@@ -62,10 +62,8 @@ impl Kind {
 /// The tables of this crate.
 pub const COORDINATION: Component = Component {
     name: "coordination",
-    migrations: &[Migration {
-        version: 1,
-        kind: Kind::Expand,
-        min_binary: "0.1.0",
-        sql: include_str!("../schema.sql"),
-    }],
+    migrations: &[
+        Migration { version: 1, kind: Kind::Expand, min_binary: "0.1.0", sql: include_str!("../schema.sql") },
+        Migration { version: 2, kind: Kind::Expand, min_binary: "0.1.0", sql: crate::events::TABLES },
+    ],
 };

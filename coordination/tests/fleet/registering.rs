@@ -22,9 +22,6 @@ async fn ready(server: &Postgres) -> (parts::Database, Database) {
         "CREATE TABLE rings (fleet text, incarnation bigint, revision bigint, digest text);
          INSERT INTO rings VALUES ('prod', 2, 41, 'abc'), ('other', 1, 1, 'def')",
     );
-    raw.execute(
-        "CREATE TABLE IF NOT EXISTS oneseal.event_head (only_row boolean PRIMARY KEY DEFAULT true, seq bigint NOT NULL);",
-    );
     (raw, database)
 }
 
