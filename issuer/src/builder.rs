@@ -206,7 +206,7 @@ impl Builder {
     fn assemble(self, parts: Parts) -> (Issuer, Tasks) {
         let Parts { url, rules, keystore, follower, pool, findings } = parts;
         let endpoints = Endpoints::new(&url, &self.algorithms, self.reserved_header);
-        let live = Arc::new(Live::new(keystore.snapshot(), endpoints, self.clock.wall()));
+        let live = Arc::new(Live::new(keystore.snapshot(), endpoints, Arc::clone(&self.clock)));
         let orphaned = CancellationToken::new();
         let tasks = Tasks::new(Arc::clone(&live), follower, Arc::clone(&self.clock), orphaned.clone());
         let issuer = Issuer::from_inner(Inner {

@@ -30,6 +30,17 @@ pub enum MintError {
         /// where the provider gives no record.
         refused: Option<&'static str>,
     },
+    /// This host's clock is too far from the reference: tokens would be from the future, or dead too late.
+    #[error(
+        "this host's clock is {offset_s} s ahead of the reference clock (negative: behind), and the ring's skew allows \
+         {skew_s} s; minting resumes by itself once a time service has set it right"
+    )]
+    ClockSkewed {
+        /// By how much it is ahead, in seconds.
+        offset_s: i64,
+        /// What is allowed, in seconds.
+        skew_s: u64,
+    },
     /// More tokens are asked for than can be signed.
     #[error("all RSA signing threads are busy and their queue is full; try again in {} s", BUSY_RETRY_AFTER.as_secs())]
     Busy,
@@ -88,7 +99,7 @@ impl MintError {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Busy | Self::Failed => Some(BUSY_RETRY_AFTER),
-            Self::Stale { .. } => Some(STALE_RETRY_AFTER),
+            Self::Stale { .. } | Self::ClockSkewed { .. } => Some(STALE_RETRY_AFTER),
             Self::TasksNotRunning
             | Self::NoKey(_)
             | Self::NotAllowed(_)
@@ -105,6 +116,7 @@ impl MintError {
         match self {
             Self::TasksNotRunning => "tasks_not_running",
             Self::Stale { .. } => "stale",
+            Self::ClockSkewed { .. } => "clock_skewed",
             Self::Busy => "busy",
             Self::NoKey(_) => "no_key",
             Self::NotAllowed(_) | Self::OwnAudience(_) | Self::AlgorithmNotAllowed { .. } => "not_allowed",
@@ -114,8 +126,8 @@ impl MintError {
     }
 
     /// Every `result` that a failure can have.
-    pub(crate) const LABELS: [&str; 7] =
-        ["tasks_not_running", "stale", "busy", "no_key", "not_allowed", "invalid", "failed"];
+    pub(crate) const LABELS: [&str; 8] =
+        ["tasks_not_running", "stale", "clock_skewed", "busy", "no_key", "not_allowed", "invalid", "failed"];
 }
 
 /// Why a token of ours was not believed. Holds no text of the token.

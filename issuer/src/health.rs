@@ -30,6 +30,8 @@ pub enum Minting {
     TasksNotRunning,
     /// The provider was last read too long ago.
     Stale,
+    /// This host's clock differs from the reference by more than the ring's `skew`.
+    ClockSkewed,
     /// No key is active for the default algorithm.
     NoKey(Algorithm),
 }
@@ -46,6 +48,7 @@ impl Minting {
             Self::On => "on",
             Self::TasksNotRunning => "tasks_not_running",
             Self::Stale => "stale",
+            Self::ClockSkewed => "clock_skewed",
             Self::NoKey(_) => "no_key",
         }
     }
@@ -59,6 +62,8 @@ pub(crate) fn read(live: &Live, keystore: &Keystore, algorithm: Algorithm) -> He
         Minting::TasksNotRunning
     } else if freshness.is_stale() {
         Minting::Stale
+    } else if live.reference().is_off(published.snapshot.rotation()) {
+        Minting::ClockSkewed
     } else if published.snapshot.signer(algorithm).is_none() {
         Minting::NoKey(algorithm)
     } else {

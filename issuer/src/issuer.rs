@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use oneseal_coordination::Clock;
-use oneseal_keystore::{Findings, IssuerUrl, Keystore, Snapshot};
+use oneseal_coordination::{BootTime, Clock};
+use oneseal_keystore::{Findings, Identity, IssuerUrl, Keystore, Snapshot};
 use oneseal_providers::SecretProvider;
 use tokio_util::sync::DropGuard;
 
@@ -67,6 +67,27 @@ impl Issuer {
     /// The keys that are published now, and that sign.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.live().published().snapshot)
+    }
+
+    /// Returns once another ring than `since` is published, and at once if one is already.
+    ///
+    /// # Cancel safety
+    /// Changes nothing; a change is not missed by who asks again with what was seen last.
+    pub async fn changed(&self, since: &Identity) {
+        self.live().changed(since).await;
+    }
+
+    /// Tells what another clock that is trusted more, such as a database's, read when this host's boot clock read `at`:
+    /// milliseconds since the Unix epoch. From then on this host's wall clock is held against it, without asking again;
+    /// while the two are further apart than the ring's `skew`, nothing is minted.
+    pub fn set_reference_clock(&self, wall_ms: i64, at: BootTime) {
+        self.live().reference().set(wall_ms, at);
+    }
+
+    /// How far this host's wall clock lies ahead of the reference now, in milliseconds and right to half a second;
+    /// `None` where no reference was told.
+    pub fn clock_offset_ms(&self) -> Option<i64> {
+        self.live().reference().offset_ms()
     }
 
     /// How it is doing: for readiness probes and status pages. No I/O.

@@ -58,6 +58,7 @@ mod metrics;
 mod mint;
 mod pool;
 mod published;
+mod reference;
 mod rules;
 mod tasks;
 mod verify;

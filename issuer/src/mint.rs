@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oneseal_coordination::UnixTime;
-use oneseal_keystore::{Algorithm, KeyId, KeyType, Signer};
+use oneseal_keystore::{Algorithm, KeyId, KeyType, Rotation, Signer};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -167,6 +167,7 @@ impl Issuer {
         self.check_minting()?;
         let published = self.live().published_full();
         let rotation = published.snapshot.rotation();
+        self.check_clock(rotation)?;
         let grant = self.rules().decide(workload, request, rotation)?;
         let extra = extra_claims(workload, &request.claims)?;
         let signer = published.snapshot.signer(grant.algorithm).ok_or(MintError::NoKey(grant.algorithm))?;
@@ -196,6 +197,15 @@ impl Issuer {
             return Err(MintError::Stale { age_s: freshness.age.as_secs(), limit_s, refused });
         }
         Ok(())
+    }
+
+    fn check_clock(&self, rotation: &Rotation) -> Result<(), MintError> {
+        let reference = self.live().reference();
+        if !reference.is_off(rotation) {
+            return Ok(());
+        }
+        let offset_s = reference.offset_ms().unwrap_or_default() / 1000;
+        Err(MintError::ClockSkewed { offset_s, skew_s: rotation.skew_s })
     }
 
     /// EC and Ed25519 take some 20 µs and sign here; RSA takes long enough to hold others up and goes to the pool.

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
-use oneseal_coordination::UnixTime;
-use oneseal_keystore::{KeyId, Snapshot};
+use oneseal_coordination::{Clock, UnixTime};
+use oneseal_keystore::{Identity, KeyId, Snapshot};
+use tokio::sync::Notify;
 
 use crate::http::documents::{Documents, Endpoints};
 use crate::metrics::agents::Agent;
+use crate::reference::Reference;
 
 /// One snapshot with everything that is made from it.
 #[derive(Debug)]
@@ -91,12 +93,21 @@ pub(crate) struct Live {
     published: ArcSwap<Published>,
     endpoints: Endpoints,
     tasks_running: AtomicBool,
+    /// Told after each swap.
+    swapped: Notify,
+    reference: Reference,
 }
 
 impl Live {
-    pub(crate) fn new(snapshot: Arc<Snapshot>, endpoints: Endpoints, now: UnixTime) -> Self {
-        let published = ArcSwap::from_pointee(Published::new(snapshot, &endpoints, None, now));
-        Self { published, endpoints, tasks_running: AtomicBool::new(false) }
+    pub(crate) fn new(snapshot: Arc<Snapshot>, endpoints: Endpoints, clock: Arc<dyn Clock>) -> Self {
+        let published = ArcSwap::from_pointee(Published::new(snapshot, &endpoints, None, clock.wall()));
+        Self {
+            published,
+            endpoints,
+            tasks_running: AtomicBool::new(false),
+            swapped: Notify::new(),
+            reference: Reference::new(clock),
+        }
     }
 
     /// What is published now. Hold it no longer than one request.
@@ -118,6 +129,22 @@ impl Live {
         let next = Published::new(Arc::clone(snapshot), &self.endpoints, Some(&before), now);
         warn_of_orphans(&before, &next, now);
         self.published.store(Arc::new(next));
+        self.swapped.notify_waiters();
+    }
+
+    /// Returns once another ring than `since` is published.
+    pub(crate) async fn changed(&self, since: &Identity) {
+        loop {
+            let swapped = self.swapped.notified();
+            if self.published().snapshot.identity() != since {
+                return;
+            }
+            swapped.await;
+        }
+    }
+
+    pub(crate) fn reference(&self) -> &Reference {
+        &self.reference
     }
 
     pub(crate) fn are_tasks_running(&self) -> bool {

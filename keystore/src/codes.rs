@@ -52,6 +52,7 @@ pub(crate) static CODES: &[&Code] = &[
     &RING_FORMAT,
     &RING_ISSUER_MISMATCH,
     &RING_NO_ACTIVE,
+    &RING_EMERGENCY,
     &RING_TWO_ACTIVE,
     &RING_DUPLICATE_KEY,
     &RING_SEALED_WITHOUT_KEK,
@@ -169,6 +170,12 @@ pub(crate) static RING_NO_ACTIVE: Code = Code::refused(
     "No key is active, so nothing could be signed.",
     "Name the signing key `current`, or activate a pending one.",
 );
+pub(crate) static RING_EMERGENCY: Code = Code::warning(
+    "ring.emergency",
+    "The keys that signed have been revoked and their successors are not active yet: the key set is published, and \
+     minting answers 503.",
+    "Run `oneseal keys activate`, which `keys revoke` does by itself unless it is told not to.",
+);
 pub(crate) static RING_TWO_ACTIVE: Code = Code::refused(
     "ring.two_active",
     "Two keys of one algorithm are active: which signs would depend on chance.",
@@ -207,7 +214,8 @@ pub(crate) static RING_NO_SIGNER: Code = Code::refused(
 pub(crate) static RING_OTHER_TIMES: Code = Code::warning(
     "ring.other_times",
     "The ring brings its own times, and those of [rotation] are not in force.",
-    "Take them out of [rotation]: the ring's hold for its whole life in this version, which does not rotate.",
+    "Raise rotation.generation above the ring's, and the next key verb writes them into it; or take them out of \
+     [rotation].",
 );
 pub(crate) static FLEET_KEY_REPLACED: Code = Code::refused(
     "fleet.key_replaced",

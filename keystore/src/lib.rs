@@ -30,6 +30,7 @@ mod accept;
 pub mod algorithm;
 mod codes;
 mod digest;
+pub mod executor;
 pub mod findings;
 pub mod fleet;
 mod init;
@@ -46,6 +47,7 @@ pub mod rotation;
 pub mod seal;
 pub mod signer;
 pub mod snapshot;
+pub mod steps;
 pub mod verify;
 pub mod weakness;
 

@@ -1,8 +1,9 @@
 //! The only licence to make a key.
 
 /// Proof that a new key is wanted: [`material::generate`](crate::material::generate) takes one, and only
-/// [`init`](crate::init) can make it. No boot, load, follow, mint or publish path holds one, so none of them can
-/// ever replace a missing key by a fresh one.
+/// [`init`](crate::init) can make it, or a [`Draft`](crate::ring::edit::Draft) of a valid ring that was opened with its
+/// ring key and has a key that is active or pending. No boot, load, follow, mint or publish path holds one, so none of
+/// them can ever replace a missing key by a fresh one.
 ///
 /// Generating with a permit in hand compiles:
 /// ```
@@ -33,6 +34,11 @@ pub struct GenerationPermit(());
 impl GenerationPermit {
     /// For `init` alone, which writes what it makes by `create` and so can only ever be first.
     pub(crate) fn for_first_ring() -> Self {
+        Self(())
+    }
+
+    /// For a draft alone, which has looked that there is a key to follow.
+    pub(crate) fn for_next_key() -> Self {
         Self(())
     }
 }

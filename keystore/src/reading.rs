@@ -129,7 +129,7 @@ fn without(found: &Findings, code: &str, mut rest: Findings) -> Findings {
 }
 
 /// Runs `work` on a blocking thread; a panic in it goes on here.
-async fn off_worker<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+pub(crate) async fn off_worker<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
         Err(error) => match error.try_into_panic() {

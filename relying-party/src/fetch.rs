@@ -74,28 +74,29 @@ impl Fetcher {
         self.ask(Method::HEAD, url, None).await
     }
 
-    /// POSTs a body of JSON with this `Authorization`, to nobody but who `url` names.
+    /// Asks with this `Authorization`, and a body of JSON if there is one, nobody but who `url` names.
     ///
     /// # Errors
     /// As [`Fetcher::get`].
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection; what was asked may have been done.
-    pub async fn post_json(
+    pub async fn call(
         &self,
+        method: Method,
         url: &str,
         mut authorization: HeaderValue,
-        body: Bytes,
+        body: Option<Bytes>,
     ) -> Result<Fetched, FetchError> {
         authorization.set_sensitive(true);
-        self.ask(Method::POST, url, Some((authorization, body))).await
+        self.ask(method, url, Some((authorization, body))).await
     }
 
     async fn ask(
         &self,
         method: Method,
         url: &str,
-        sent: Option<(HeaderValue, Bytes)>,
+        sent: Option<(HeaderValue, Option<Bytes>)>,
     ) -> Result<Fetched, FetchError> {
         let uri = parse_url(url)?;
         match tokio::time::timeout(self.deadline, self.exchange(method, uri, sent)).await {
@@ -108,7 +109,7 @@ impl Fetcher {
         &self,
         method: Method,
         uri: Uri,
-        sent: Option<(HeaderValue, Bytes)>,
+        sent: Option<(HeaderValue, Option<Bytes>)>,
     ) -> Result<Fetched, FetchError> {
         let request = request(method, &uri, sent)?;
         let uri = if self.plaintext { without_tls(uri)? } else { uri };
@@ -333,7 +334,7 @@ fn is_loopback(host: &str) -> bool {
 fn request(
     method: Method,
     uri: &Uri,
-    sent: Option<(HeaderValue, Bytes)>,
+    sent: Option<(HeaderValue, Option<Bytes>)>,
 ) -> Result<Request<Full<Bytes>>, FetchError> {
     let authority = uri.authority().ok_or(FetchError::Url)?;
     let target = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
@@ -348,10 +349,11 @@ fn request(
     }
     let mut body = Bytes::new();
     if let Some((authorization, sent)) = sent {
-        request = request
-            .header(header::AUTHORIZATION, authorization)
-            .header(header::CONTENT_TYPE, "application/json");
-        body = sent;
+        request = request.header(header::AUTHORIZATION, authorization);
+        if let Some(sent) = sent {
+            request = request.header(header::CONTENT_TYPE, "application/json");
+            body = sent;
+        }
     }
     request.body(Full::from(body)).map_err(|_| FetchError::Url)
 }
@@ -446,7 +448,7 @@ mod tests {
     fn what_is_sent_goes_with_its_credential_as_it_stands() {
         let uri = parse_url("https://oidc.example/admin").expect("good");
         let sent = (HeaderValue::from_static("Bearer canary"), Bytes::from_static(b"{}"));
-        let request = request(Method::POST, &uri, Some(sent)).expect("good");
+        let request = request(Method::POST, &uri, Some((sent.0, Some(sent.1)))).expect("good");
         assert_eq!(request.headers()[header::AUTHORIZATION], "Bearer canary");
         assert_eq!(request.headers()[header::CONTENT_TYPE], "application/json");
         assert_eq!(Body::size_hint(request.body()).exact(), Some(2));

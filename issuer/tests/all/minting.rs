@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use oneseal::providers::ErrorKind;
 use oneseal::{
-    Algorithm, MAX_TOKEN_LEN, MintError, MintRequest, Minted, Minting, Rotation, Rule, Subject,
+    Algorithm, Clock as _, MAX_TOKEN_LEN, MintError, MintRequest, Minted, Minting, Rotation, Rule, Subject,
     TokenLifetime, UnixTime, VerifiedWorkload, VerifyError,
 };
 use serde_json::{Map, Value, json};
@@ -370,4 +370,49 @@ async fn a_full_queue_is_busy_and_retryable() {
 
 async fn mint(running: &Running) -> Result<Minted, MintError> {
     running.issuer.mint(&pod(), &audience(AUDIENCE)).await
+}
+
+#[tokio::test]
+async fn a_clock_that_is_off_mints_nothing_until_it_is_right_again() {
+    let running = es256().await;
+    let (issuer, clock) = (&running.issuer, &running.clock);
+    let told = |ahead_ms| issuer.set_reference_clock(NOW.as_secs() * 1000 + ahead_ms, clock.boot());
+    assert_eq!(issuer.clock_offset_ms(), None);
+    told(0);
+    assert!(issuer.clock_offset_ms().is_some_and(|offset| offset.abs() <= 500));
+    assert!(mint(&running).await.is_ok());
+
+    clock.advance_wall(Duration::from_secs(62));
+    assert_eq!(issuer.health().minting, Minting::ClockSkewed);
+    let refused = mint(&running).await.expect_err("it would be from the future");
+    assert_eq!(refused, MintError::ClockSkewed { offset_s: 62, skew_s: 60 });
+    assert!(refused.is_retryable());
+
+    clock.set_wall(NOW);
+    assert!(mint(&running).await.is_ok(), "by itself");
+    told(62_000);
+    assert_eq!(mint(&running).await, Err(MintError::ClockSkewed { offset_s: -61, skew_s: 60 }));
+}
+
+#[tokio::test]
+async fn time_that_passes_is_no_offset() {
+    let running = es256().await;
+    running.issuer.set_reference_clock(NOW.as_secs() * 1000, running.clock.boot());
+    running.clock.advance(Duration::from_secs(3000));
+    assert!(mint(&running).await.is_ok());
+}
+
+#[tokio::test]
+async fn who_waits_for_another_ring_hears_of_it_once_it_is_published() {
+    let running = es256().await;
+    let seen = *running.issuer.snapshot().identity();
+    let issuer = running.issuer.clone();
+    let mut waiting = tokio::task::JoinSet::new();
+    waiting.spawn(async move {
+        issuer.changed(&seen).await;
+        *issuer.snapshot().identity()
+    });
+    running.provider.set(bare(&[("current.ES256.pem", ES256), ("next.ES256.pem", ES256_OTHER)]));
+    assert_ne!(waiting.join_next().await.expect("one").expect("no panic"), seen);
+    running.issuer.changed(&seen).await;
 }

@@ -336,6 +336,7 @@ fn history(view: &KeyView, log: &[LogEntry]) -> KeyHistory {
         erase_private_after: view.erase_private_after.map(UnixTime),
         remove_after: view.remove_after.map(UnixTime),
         ttl_high_water_s: view.ttl_high_water_s,
+        emergency_at: view.emergency_at.map(UnixTime),
         reason: view.reason.clone(),
         log: log.collect(),
     }

@@ -29,7 +29,24 @@ pub(crate) struct Entry<'a> {
 
 /// Appends `entry` and drops the oldest ones above the limits.
 pub(crate) fn append(log: &mut Vec<LogEntry>, entry: &Entry<'_>) {
-    let prev_hash = log.last().map_or_else(|| Digest::ZERO.to_string(), |last| last.hash.clone());
+    let next = follow(log.last().map(|last| last.hash.as_str()), entry);
+    log.push(next);
+    while log.len() > MAX_ENTRIES || size(log) > MAX_BYTES {
+        log.remove(0);
+    }
+}
+
+/// As [`append`], to the log as it stands in a document: what a later version has added to an entry is under its hash,
+/// and stays.
+pub(crate) fn append_to(log: &mut Vec<Value>, entry: &Entry<'_>) {
+    let next = follow(log.last().and_then(|last| last.get("hash")).and_then(Value::as_str), entry);
+    log.extend(serde_json::to_value(next));
+    while log.len() > MAX_ENTRIES || size(log) > MAX_BYTES {
+        log.remove(0);
+    }
+}
+
+fn follow(hash_before: Option<&str>, entry: &Entry<'_>) -> LogEntry {
     let mut next = LogEntry {
         at: entry.at,
         kind: entry.kind.to_owned(),
@@ -37,16 +54,13 @@ pub(crate) fn append(log: &mut Vec<LogEntry>, entry: &Entry<'_>) {
         actor: shorten(entry.actor),
         reason: shorten(entry.reason),
         change_id: entry.change_id.to_owned(),
-        prev_hash,
+        prev_hash: hash_before.map_or_else(|| Digest::ZERO.to_string(), str::to_owned),
         hash: String::new(),
     };
     if let Ok(Value::Object(map)) = serde_json::to_value(&next) {
         next.hash = link(&map).map_or_else(String::new, |hash| hash.to_string());
     }
-    log.push(next);
-    while log.len() > MAX_ENTRIES || size(log) > MAX_BYTES {
-        log.remove(0);
-    }
+    next
 }
 
 /// Checks the limits and every link of the `log` member as it stands in the document, unknown members included.
@@ -94,8 +108,8 @@ fn text<'a>(entry: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
     entry.get(name)?.as_str()
 }
 
-fn size(log: &[LogEntry]) -> usize {
-    serde_json_canonicalizer::to_vec(&log).map_or(0, |bytes| bytes.len())
+fn size(log: &impl serde::Serialize) -> usize {
+    serde_json_canonicalizer::to_vec(log).map_or(0, |bytes| bytes.len())
 }
 
 /// Cuts at a character boundary, so that the limit in bytes holds for any text.

@@ -6,6 +6,7 @@
 
 pub mod bare;
 pub mod document;
+pub mod edit;
 pub(crate) mod log;
 mod view;
 pub(crate) mod write;
@@ -16,7 +17,8 @@ use oneseal_coordination::UnixTime;
 use oneseal_providers::Entries;
 use serde::{Deserialize, Serialize};
 
-use crate::codes::{RING_DUPLICATE_KEY, RING_MALFORMED, RING_NO_ACTIVE, RING_TWO_ACTIVE};
+pub(crate) use self::document::MAX_KEYS;
+use crate::codes::{RING_DUPLICATE_KEY, RING_EMERGENCY, RING_MALFORMED, RING_NO_ACTIVE, RING_TWO_ACTIVE};
 use crate::material::{Passphrase, PrivateKey};
 use crate::{Algorithm, Digest, Findings, Identity, IssuerUrl, KeyId, PublicKey, Rotation};
 
@@ -93,6 +95,8 @@ pub struct KeyHistory {
     pub remove_after: Option<UnixTime>,
     /// The longest life of a token that it may have signed, in seconds.
     pub ttl_high_water_s: Option<u64>,
+    /// Of a pending key that takes the place of a burned one: when that was burned.
+    pub emergency_at: Option<UnixTime>,
     /// Why it is in its state.
     pub reason: Option<String>,
     /// The changes that concern it, oldest first, as far as the document's log reaches back.
@@ -206,9 +210,17 @@ fn check(ring: &Ring) -> Findings {
         }
     }
     if !ring.keys.iter().any(|key| key.state == KeyState::Active) {
-        findings.push(&RING_NO_ACTIVE, "keys", format!("of {} published, none is active", ring.keys.len()));
+        let code = if is_in_emergency(ring) { &RING_EMERGENCY } else { &RING_NO_ACTIVE };
+        findings.push(code, "keys", format!("of {} published, none is active", ring.keys.len()));
     }
     findings
+}
+
+/// Between the two commits of an emergency the keys that signed are gone, and their successors are not active yet.
+fn is_in_emergency(ring: &Ring) -> bool {
+    let is_successor =
+        |key: &RingKey| key.history.as_ref().is_some_and(|history| history.emergency_at.is_some());
+    ring.keys.iter().any(|key| key.state == KeyState::Pending && is_successor(key))
 }
 
 impl Ring {

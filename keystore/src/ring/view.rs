@@ -50,7 +50,7 @@ pub(crate) struct RingKeyView {
     pub(crate) endorsements: Vec<String>,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct KeyView {
     pub(crate) kid: String,
     pub(crate) alg: String,
@@ -63,6 +63,12 @@ pub(crate) struct KeyView {
     pub(crate) erase_private_after: Option<i64>,
     pub(crate) remove_after: Option<i64>,
     pub(crate) ttl_high_water_s: Option<u64>,
+    /// Of a pending key: the earliest time at which it may sign, by the times that held when it was published.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) activate_after: Option<i64>,
+    /// Of a pending key that takes the place of one that was burned: when that was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) emergency_at: Option<i64>,
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) adopted_kid: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]

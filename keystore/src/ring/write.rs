@@ -71,6 +71,8 @@ fn active(algorithm: Algorithm, key: &PrivateKey, ring: &FirstRing<'_>) -> KeyVi
         erase_private_after: None,
         remove_after: None,
         ttl_high_water_s: Some(ring.rotation.max_token_ttl_s),
+        activate_after: None,
+        emergency_at: None,
         adopted_kid: false,
         reason: None,
     }

@@ -106,7 +106,8 @@ struct Opened {
 
 /// Reads the ring. Where it rests, and with which algorithms it is served, is not judged: that is `check`'s to say.
 async fn open(place: Place, globals: &Globals) -> Result<Opened, Failure> {
-    let config = load(place.sources(globals))?;
+    // Nothing is put in force by looking.
+    let config = load(place.sources(globals).yes(true))?;
     let file = match &config.provider {
         ProviderChoice::File { path, .. } => Some(path.clone()),
         ProviderChoice::Env { .. } | ProviderChoice::Inline { .. } => None,

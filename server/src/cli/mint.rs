@@ -1,31 +1,25 @@
 //! `oneseal mint`: a token from one running replica, through its admin socket or over TCP.
 
-use std::path::{Path, PathBuf};
+use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use http::Method;
 use oneseal_keystore::Algorithm;
-use serde::Serialize;
+use oneseal_keystore::verify::UnverifiedJws;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use self::client::{Answer, MintRequest, Minted, Preview};
-use self::remote::Remote;
 use super::Globals;
-use crate::config;
+use super::replica::{Answer, Call, Purpose, Replica, Target};
 use crate::exit::{Exit, Failure};
 use crate::output;
-
-pub(crate) mod client;
-mod remote;
 
 /// What to mint, and where.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The replica's admin socket, or the URL of its admin API over TCP [default: configuration's listen.admin]
-    #[arg(long, value_name = "SOCKET|URL")]
-    admin: Option<String>,
     #[command(flatten)]
-    remote: remote::Args,
+    target: Target,
     /// Who the token speaks of
     #[arg(long, value_name = "SUBJECT")]
     sub: String,
@@ -54,7 +48,7 @@ pub(crate) struct Args {
 /// # Errors
 /// The socket is not known or cannot be opened, or the server refuses; each with what to do about it.
 pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> {
-    let Args { admin, remote, sub, aud, ttl, alg, claims, dry_run, json } = args;
+    let Args { target, sub, aud, ttl, alg, claims, dry_run, json } = args;
     let request = MintRequest {
         sub,
         aud,
@@ -63,13 +57,13 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
         claims: collect(claims)?,
         dry_run,
     };
-    let replica = Replica::of(admin, remote, globals).await?;
+    let replica = Replica::of(target, globals).await?;
     if dry_run {
-        let preview: Preview = replica.ask(&request).await?;
+        let preview: Preview = replica.ask(&request.call()?).await?;
         let claims = preview.claims.to_string();
         return tell(&preview, &claims, json);
     }
-    let minted: Minted = replica.ask(&request).await?;
+    let minted: Minted = replica.ask(&request.call()?).await?;
     tell(&minted, &minted.token, json)
 }
 
@@ -83,58 +77,93 @@ fn tell(answer: &impl Serialize, line: &str, json: bool) -> Result<Exit, Failure
     Ok(Exit::Done)
 }
 
-/// Whom to ask.
-enum Replica {
-    Socket(PathBuf),
-    Url(Remote),
+/// What to mint.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct MintRequest {
+    /// The token's subject.
+    pub(crate) sub: String,
+    /// The token's one audience.
+    pub(crate) aud: String,
+    /// Its life in seconds; the fleet's `token_ttl` if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ttl_s: Option<u64>,
+    /// The algorithm to sign with; the first of `issuer.algorithms` if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) alg: Option<String>,
+    /// Further claims.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub(crate) claims: Map<String, Value>,
+    /// Whether to answer what would be signed in place of a token.
+    #[serde(skip_serializing_if = "is_false")]
+    pub(crate) dry_run: bool,
 }
 
-impl Replica {
-    async fn of(admin: Option<String>, remote: remote::Args, globals: &Globals) -> Result<Self, Failure> {
-        match admin {
-            Some(url) if remote::is_url(&url) => Ok(Self::Url(Remote::new(&url, remote, globals).await?)),
-            Some(path) if remote.is_empty() => Ok(Self::Socket(path.into())),
-            Some(address) if client::is_address(Path::new(&address)) => Err(Failure::usage(format!(
-                "--admin {address} has no scheme, so it is the path of a socket, which asks for no token and speaks no TLS: \
-                 an address of TCP begins with https:// or http://"
-            ))),
-            Some(_) => Err(Failure::usage(ONLY_TCP)),
-            None => {
-                let path = configured(globals)?;
-                if remote.is_empty() { Ok(Self::Socket(path)) } else { Err(Failure::usage(ONLY_TCP)) }
-            }
-        }
+impl MintRequest {
+    /// What is asked of a replica for it.
+    ///
+    /// # Errors
+    /// None of ours.
+    pub(crate) fn call(&self) -> Result<Call, Failure> {
+        let body = serde_json::to_vec(self).map_err(|error| Failure::internal("no JSON").because(error))?;
+        let path = "/admin/v1/mint".to_owned();
+        Ok(Call { method: Method::POST, path, body: Some(body.into()), purpose: PURPOSE })
     }
+}
 
-    async fn ask<T: Answer>(&self, request: &MintRequest) -> Result<T, Failure> {
-        match self {
-            Self::Socket(path) => client::mint(path, request).await,
-            Self::Url(remote) => remote.mint(request).await,
-        }
+const PURPOSE: Purpose = Purpose {
+    answer: "a token",
+    does: "mints",
+    if_absent: "set admin.mint = true and admin.mint_audiences, and restart it",
+};
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls it with")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+/// What a token would say.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Preview {
+    /// Always true: a server that does not know the word refuses it.
+    pub(crate) dry_run: bool,
+    /// The key that would sign.
+    pub(crate) kid: String,
+    /// Its algorithm.
+    pub(crate) alg: String,
+    /// When it would expire, in Unix seconds.
+    pub(crate) exp: i64,
+    /// The claims.
+    pub(crate) claims: Value,
+}
+
+/// A token, as the admin API returns it. `Debug` leaves the token out: whoever has it is its subject.
+#[derive(Clone, Deserialize, Serialize)]
+pub(crate) struct Minted {
+    /// The compact JWS.
+    pub(crate) token: String,
+    /// The key that signed it.
+    pub(crate) kid: String,
+    /// When it expires, in Unix seconds.
+    pub(crate) exp: i64,
+}
+
+impl fmt::Debug for Minted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Minted").field("kid", &self.kid).field("exp", &self.exp).finish_non_exhaustive()
     }
 }
 
-/// The socket of the configuration.
-fn configured(globals: &Globals) -> Result<PathBuf, Failure> {
-    let config::Settings { listen, tls, .. } = globals.partial_config()?.settings;
-    listen.admin.ok_or_else(|| {
-        Failure::usage(match listen.admin_tcp {
-            None => "listen.admin is \"none\", so there is no socket: name a replica's by --admin SOCKET|URL"
-                .to_owned(),
-            Some(address) => {
-                let scheme = if tls.source == config::TlsSource::Off { "http" } else { "https" };
-                format!(
-                    "listen.admin is \"none\", so there is no socket; listen.admin_tcp is {address}: name \
-                     --admin {scheme}://HOST:{} and --admin-token-file FILE",
-                    address.port()
-                )
-            }
-        })
-    })
+impl Answer for Minted {
+    fn is_sound(&self) -> bool {
+        UnverifiedJws::parse(&self.token).is_ok()
+    }
 }
 
-const ONLY_TCP: &str = "a socket asks for no token and speaks no TLS: leave out what is for TCP, or name \
-                        --admin https://HOST:PORT";
+impl Answer for Preview {
+    fn is_sound(&self) -> bool {
+        self.dry_run && self.claims.is_object()
+    }
+}
 
 /// One claim of the command line.
 #[derive(Clone, Debug, PartialEq)]
@@ -225,5 +254,34 @@ mod tests {
         for text in ["", "10", "0s", "1500ms", "-1s", "soon"] {
             assert!(whole_seconds(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_preview_says_that_it_is_one() {
+        let judged = |dry_run: bool| {
+            let body = json!({"dry_run": dry_run, "kid": "k", "alg": "ES256", "exp": 1, "claims": {}});
+            serde_json::from_value::<Preview>(body).expect("its shape").is_sound()
+        };
+        assert!(judged(true));
+        assert!(!judged(false), "it may have minted");
+    }
+
+    #[test]
+    fn a_token_is_not_shown_by_debug() {
+        let minted = Minted { token: "canary".to_owned(), kid: "k".to_owned(), exp: 1 };
+        assert_eq!(format!("{minted:?}"), r#"Minted { kid: "k", exp: 1, .. }"#);
+    }
+
+    #[test]
+    fn absent_members_are_left_out() {
+        let request = MintRequest {
+            sub: "s".to_owned(),
+            aud: "a".to_owned(),
+            ttl_s: None,
+            alg: None,
+            claims: Map::new(),
+            dry_run: false,
+        };
+        assert_eq!(serde_json::to_string(&request).expect("JSON"), r#"{"sub":"s","aud":"a"}"#);
     }
 }

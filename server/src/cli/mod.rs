@@ -27,6 +27,7 @@ pub(crate) mod mint;
 pub(crate) mod overrides;
 mod pages;
 pub(crate) mod quickstart;
+pub(crate) mod replica;
 pub(crate) mod serve;
 pub(crate) mod verify;
 pub(crate) mod version;
@@ -58,7 +59,7 @@ impl Globals {
     /// # Errors
     /// All mistakes at once (78).
     fn partial_config(&self) -> Result<PartialConfig, Failure> {
-        let sources = Sources::new(std::env::vars_os()).config(self.config.clone());
+        let sources = Sources::new(std::env::vars_os()).config(self.config.clone()).yes(true);
         Ok(PartialConfig::load(sources).map_err(Failure::found)?.0)
     }
 }

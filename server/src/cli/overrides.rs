@@ -38,6 +38,9 @@ pub(crate) struct Overrides {
     /// tls.private_key: PEM file of the certificate's private key
     #[arg(long, value_name = "PATH")]
     tls_private_key: Option<String>,
+    /// Take settings that would break an issuer that others rely on, such as rotation.preset = "lab"
+    #[arg(long)]
+    yes: bool,
 }
 
 impl Overrides {
@@ -55,6 +58,7 @@ impl Overrides {
             .flag("--listen-admin-tcp", "listen.admin_tcp", self.listen_admin_tcp)
             .flag("--tls-certificate", "tls.certificate", self.tls_certificate)
             .flag("--tls-private-key", "tls.private_key", self.tls_private_key)
+            .yes(self.yes)
     }
 }
 
@@ -76,6 +80,7 @@ mod tests {
             listen_admin_tcp: word(),
             tls_certificate: word(),
             tls_private_key: None,
+            yes: false,
         };
         let globals = Globals { config: None, log_format: None };
         let findings =

@@ -1,6 +1,6 @@
 //! From values to a configuration: what belongs together, what excludes what, what is missing.
 
-use oneseal_keystore::{Algorithm, Findings, IssuerUrl, Rotation, rotation};
+use oneseal_keystore::{Algorithm, Findings, IssuerUrl, rotation};
 use oneseal_providers::{ProviderUri, looks_like_key};
 use oneseal_relying_party::fetch::{FetchOptions, Fetcher};
 use tracing_subscriber::EnvFilter;
@@ -12,11 +12,12 @@ use super::explain::Effective;
 use super::hint;
 use super::origin::Rank;
 use super::sources::Gathered;
+use super::times;
 use super::tls;
 use super::value::{MAX_NAME, Value, in_units};
 use super::values::{Values, mismatch};
 use super::{
-    Listen, LogFormat, PassphraseChoice, Process, ProviderChoice, SelfCheck, Settings, Unlocking, codes,
+    Listen, LogFormat, Ops, PassphraseChoice, Process, ProviderChoice, SelfCheck, Settings, Unlocking, codes,
 };
 
 /// Whether issuer and provider must be there.
@@ -43,8 +44,17 @@ pub(super) struct Chosen {
 
 /// Makes the configuration and reports every mistake on the way.
 pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
-    let Gathered { mut values, mut findings, ignored, log, workers, dev_tls, is_file_known, absent_file } =
-        gathered;
+    let Gathered {
+        mut values,
+        mut findings,
+        ignored,
+        log,
+        workers,
+        dev_tls,
+        yes,
+        is_file_known,
+        absent_file,
+    } = gathered;
     let need = if is_file_known { need } else { Need::Nothing };
     let issuer = issuer(&values, need, absent_file.as_deref(), &mut findings);
     let mut of_provider = Findings::new();
@@ -59,7 +69,7 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
     let admin = admin::choose(&values, issuer.as_ref(), &tls.source, &mut findings);
     check_workers(workers.as_deref(), &mut findings);
     let log_filter = log_filter(log, &mut findings);
-    let rotation = rotation_times(&values, &mut findings);
+    let rotation = times::choose(&mut values, issuer.as_ref(), yes, &mut findings);
     let self_check =
         SelfCheck { enabled: values.bool("issuer.self_check"), extra_roots: roots(&values, &mut findings) };
     warn_ignored(ignored, provider.as_ref(), &unlocking, &mut findings);
@@ -85,6 +95,7 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
                 _ => LogFormat::Auto,
             },
         },
+        ops: Ops { instance: text(&values, "ops.instance"), advertise: text(&values, "ops.advertise") },
         admin,
         rotation,
         log_filter,
@@ -346,29 +357,6 @@ fn log_filter(log: Option<String>, findings: &mut Findings) -> Option<String> {
         return None;
     }
     Some(filter)
-}
-
-fn rotation_times(values: &Values, findings: &mut Findings) -> Rotation {
-    let seconds = |name: &str| values.duration(name).as_secs();
-    let mut times = Rotation::default();
-    times.generation = values.integer("rotation.generation");
-    times.refresh_s = seconds("rotation.refresh");
-    times.staleness_limit_s = seconds("rotation.staleness_limit");
-    times.jwks_max_age_s = seconds("rotation.jwks_max_age");
-    times.shared_cache = values.bool("rotation.shared_cache");
-    times.skew_s = seconds("rotation.skew");
-    times.rp_leeway_s = seconds("rotation.rp_leeway");
-    times.token_ttl_s = seconds("rotation.token_ttl");
-    times.max_token_ttl_s = seconds("rotation.max_token_ttl");
-    times.backdate_s = seconds("rotation.backdate");
-    if values.is_any_faulty("rotation.") {
-        // The default in its place might contradict another time that agrees with the one that was meant.
-        return times;
-    }
-    for finding in times.check("rotation").iter() {
-        findings.push(finding.code, values.place(&finding.place), finding.message.clone());
-    }
-    times
 }
 
 /// The variables that hold key and passphrase are the operator's own, whatever their names.

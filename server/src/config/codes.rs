@@ -15,6 +15,7 @@ pub(crate) static CODES: &[&Code] = &[
     &TOO_MANY,
     &IGNORED_VARIABLE,
     &NO_EFFECT,
+    &LAB_PRESET,
     &EXPOSED,
     &PROVIDER_NOT_CONFIGURED,
     &ADMIN_NO_TOKENS,
@@ -73,6 +74,11 @@ pub(crate) static NO_EFFECT: Code = Code::warning(
     "config.no_effect",
     "A setting has no effect beside the others.",
     "Remove it, or set what it needs.",
+);
+pub(crate) static LAB_PRESET: Code = Code::refused(
+    "config.lab_preset",
+    "The times of a laboratory are set for an issuer that others rely on.",
+    "Remove rotation.preset; or say --yes where every relying party is one of a test.",
 );
 pub(crate) static EXPOSED: Code = Code::warning(
     "config.exposed",

@@ -27,6 +27,7 @@ mod table;
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests;
+mod times;
 mod tls;
 mod value;
 mod values;
@@ -159,6 +160,8 @@ pub(crate) struct Settings {
     pub(crate) is_listen_faulty: bool,
     /// Start, stop, logs.
     pub(crate) process: Process,
+    /// How it is known to the other replicas.
+    pub(crate) ops: Ops,
     /// The admin API.
     pub(crate) admin: Admin,
     /// Times of the fleet, consistent with each other.
@@ -167,6 +170,15 @@ pub(crate) struct Settings {
     pub(crate) log_filter: Option<String>,
     /// Every value with its origin, secrets masked.
     pub(crate) effective: Effective,
+}
+
+/// How a replica is known to the others; what is not said here follows from its host and sockets.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ops {
+    /// Its name.
+    pub(crate) instance: Option<String>,
+    /// Host, and perhaps port, of its ops listener.
+    pub(crate) advertise: Option<String>,
 }
 
 /// How the issuer's own URL is asked.

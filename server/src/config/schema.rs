@@ -80,6 +80,11 @@ fn constraints(kind: Kind) -> Value {
             "pattern": "^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$",
             "maxLength": MAX_NAME
         }),
+        Kind::InstanceName => json!({ "type": "string", "pattern": "^[A-Za-z0-9._:-]{1,128}$" }),
+        Kind::Advertised => json!({
+            "type": "string",
+            "pattern": "^(http://)?([A-Za-z0-9._-]+|\\[[0-9A-Fa-f:.]+\\])(:[0-9]{1,5})?/?$"
+        }),
         Kind::Secret => json!({ "type": "string", "minLength": 1, "writeOnly": true }),
         Kind::Path => json!({ "type": "string", "minLength": 1 }),
         Kind::Address => {

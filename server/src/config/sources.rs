@@ -23,6 +23,7 @@ pub(crate) struct Sources {
     flags: Vec<(&'static str, &'static str, String)>,
     variables: Vec<(OsString, OsString)>,
     dev_tls: bool,
+    yes: bool,
 }
 
 impl Sources {
@@ -34,6 +35,7 @@ impl Sources {
             flags: Vec::new(),
             variables: variables.into_iter().collect(),
             dev_tls: false,
+            yes: false,
         }
     }
 
@@ -58,6 +60,13 @@ impl Sources {
         self
     }
 
+    /// Whether `--yes` was given, which takes what would break a public issuer. No key either: it is said each time.
+    #[must_use]
+    pub(crate) fn yes(mut self, is_given: bool) -> Self {
+        self.yes = is_given;
+        self
+    }
+
     /// The file that is read when none is named, and that may be absent.
     #[cfg(test)]
     pub(super) fn default_file(mut self, path: PathBuf) -> Self {
@@ -69,6 +78,7 @@ impl Sources {
     pub(super) fn gather(self) -> Gathered {
         let (mut gathered, mut entries, config) = of_environment(&self.variables);
         gathered.dev_tls = self.dev_tls;
+        gathered.yes = self.yes;
         let named = self.config.map(|path| (path, "--config")).or(config.map(|path| (path.into(), CONFIG)));
         match named {
             Some((path, by)) => gathered.file(&path, Some(by), &mut entries),
@@ -118,6 +128,8 @@ pub(super) struct Gathered {
     pub(super) workers: Option<String>,
     /// `--dev-tls`.
     pub(super) dev_tls: bool,
+    /// `--yes`.
+    pub(super) yes: bool,
     /// Whether the file could be read: if not, what it was to say is unknown and not *missing*.
     pub(super) is_file_known: bool,
     /// The file that is read where none is named, if it is not there.
@@ -184,6 +196,7 @@ fn of_environment(variables: &[(OsString, OsString)]) -> (Gathered, Vec<Entry>, 
         log,
         workers,
         dev_tls: false,
+        yes: false,
         is_file_known: true,
         absent_file: None,
     };

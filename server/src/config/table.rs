@@ -89,6 +89,10 @@ pub(crate) enum Kind {
     VariableName,
     /// The name of a fleet.
     FleetName,
+    /// The name of one replica among others.
+    InstanceName,
+    /// Where a listener is reached from other hosts.
+    Advertised,
     /// Text that is never shown.
     Secret,
     /// A file or a directory.
@@ -124,6 +128,10 @@ impl Kind {
             Self::MemberName => "the name of a member of a JSON object".to_owned(),
             Self::VariableName => "the name of an environment variable".to_owned(),
             Self::FleetName => "a name of lower-case letters, digits, dots and hyphens".to_owned(),
+            Self::InstanceName => {
+                "a name of at most 128 letters, digits, dots, colons, underscores and hyphens".to_owned()
+            }
+            Self::Advertised => "a host, or host and port, such as \"10.1.2.3:8081\"".to_owned(),
             Self::Secret => "a string".to_owned(),
             Self::Path => "a path".to_owned(),
             Self::Address => "an IP address and a port, such as \"[::]:8080\"".to_owned(),

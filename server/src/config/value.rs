@@ -18,6 +18,7 @@ use super::codes;
 use super::hint;
 use super::table::{Key, Kind, Literal};
 use crate::admin_token;
+use crate::http::host;
 
 /// A value of the right kind for its key.
 #[derive(Clone, Debug)]
@@ -179,6 +180,8 @@ fn from_string(key: &Key, text: &str) -> Result<Value, Fault> {
         Kind::MemberName => member_name(key, text),
         Kind::VariableName => variable_name(key, text),
         Kind::FleetName => fleet_name(key, text),
+        Kind::InstanceName => instance_name(key, text),
+        Kind::Advertised => advertised(key, text),
         Kind::Path => path(key, text).map(Value::Path),
         Kind::Address => address(key, text),
         Kind::Socket => socket(key, text),
@@ -313,6 +316,22 @@ fn fleet_name(key: &Key, text: &str) -> Result<Value, Fault> {
     if is_name { Ok(Value::Text(text.to_owned())) } else { Err(not_a(key, text)) }
 }
 
+fn instance_name(key: &Key, text: &str) -> Result<Value, Fault> {
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);
+    let is_name = (1..=MAX_INSTANCE).contains(&text.len()) && text.bytes().all(is_letter);
+    if is_name { Ok(Value::Text(text.to_owned())) } else { Err(not_a(key, text)) }
+}
+
+/// Host and perhaps port, as they stand in a URL; the listener speaks plain HTTP.
+fn advertised(key: &Key, text: &str) -> Result<Value, Fault> {
+    let authority = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
+    let host = host::of(authority.as_bytes()).filter(|host| !host.is_empty() && !authority.ends_with(':'));
+    match host {
+        Some(_) if authority.len() <= MAX_HOST => Ok(Value::Text(authority.to_owned())),
+        _ => Err(not_a(key, text)),
+    }
+}
+
 fn path(key: &Key, text: &str) -> Result<PathBuf, Fault> {
     if text.contains('\n') || text.starts_with('{') {
         let message =
@@ -440,6 +459,9 @@ fn not_a(key: &Key, text: &str) -> Fault {
 
 /// Units that a duration may have.
 pub(crate) const DURATION_UNITS: &[&str] = &["ms", "s", "m", "h", "d"];
+
+/// As long as a pod's name, its namespace and a port.
+const MAX_INSTANCE: usize = 128;
 
 /// What stands for a secret in reports.
 pub(crate) const MASK: &str = "***";

@@ -204,6 +204,10 @@ impl From<MintError> for ApiError {
                 );
                 Self::unavailable(words, retry_after)
             }
+            MintError::ClockSkewed { .. } => Self::unavailable(
+                "this replica's clock is off, so its tokens would be refused; others may mint",
+                retry_after,
+            ),
             MintError::Busy => {
                 Self::unavailable("this replica signs as fast as it can; try again", retry_after)
             }
@@ -256,6 +260,7 @@ mod tests {
             (MintError::LifetimeTooShort { life: lifetime(60), backdate_s: 60 }, 400, "invalid_request"),
             (MintError::Invalid(invalid()), 400, "invalid_request"),
             (MintError::Stale { age_s: 4000, limit_s: 3600, refused: None }, 503, "temporarily_unavailable"),
+            (MintError::ClockSkewed { offset_s: 90, skew_s: 60 }, 503, "temporarily_unavailable"),
             (MintError::Busy, 503, "temporarily_unavailable"),
             (MintError::NoKey(Algorithm::Es256), 503, "temporarily_unavailable"),
             (MintError::TasksNotRunning, 503, "temporarily_unavailable"),

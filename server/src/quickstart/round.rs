@@ -17,7 +17,8 @@ use oneseal_relying_party::fetch::{ConnectTo, FetchOptions, Fetcher};
 use serde_json::{Map, Value};
 
 use super::fleet::{AUDIENCE, Fleet, Replica};
-use crate::cli::mint::client::{self, MintRequest, Minted};
+use crate::cli::mint::{MintRequest, Minted};
+use crate::cli::replica;
 use crate::exit::Failure;
 
 /// What one look at all replicas found. A reason that stands in place of a finding is ready to be shown.
@@ -267,7 +268,8 @@ async fn mint(replica: &Replica) -> Result<Minted, String> {
         claims: Map::new(),
         dry_run: false,
     };
-    client::mint(replica.admin(), &request).await.map_err(|failure| failure.in_full())
+    let call = request.call().map_err(|failure| failure.in_full())?;
+    replica::Replica::Socket(replica.admin().to_owned()).ask(&call).await.map_err(|failure| failure.in_full())
 }
 
 /// The tokens of `minters`, by the keys that `replica` publishes. What was not minted is told elsewhere.

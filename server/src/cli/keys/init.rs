@@ -26,15 +26,18 @@ pub(super) struct Args {
     /// Bits of the RSA keys among them: 2048, 3072 or 4096 [default: 2048]
     #[arg(long, value_name = "BITS")]
     rsa_bits: Option<usize>,
+    /// Take settings that would break an issuer that others rely on, such as rotation.preset = "lab"
+    #[arg(long)]
+    yes: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
 pub(super) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> {
-    let Args { place, alg, rsa_bits, json } = args;
-    let configured = alg.is_some().then(|| super::load(place.clone().sources(globals)));
-    let sources = place.sources(globals).flag("--alg", "issuer.algorithms", alg);
+    let Args { place, alg, rsa_bits, yes, json } = args;
+    let configured = alg.is_some().then(|| super::load(place.clone().sources(globals).yes(yes)));
+    let sources = place.sources(globals).flag("--alg", "issuer.algorithms", alg).yes(yes);
     let config = super::load(sources)?;
     let configured = configured.and_then(Result::ok).map(|config| config.settings.algorithms);
     let provider = app::provider(&config.provider);

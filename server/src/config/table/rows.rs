@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::{Default, Key, Kind, Literal, Section};
 
 /// The table.
-pub(crate) static SECTIONS: &[Section] = &[ISSUER, PROVIDER, RING, LISTEN, TLS, PROCESS, ADMIN, ROTATION];
+pub(crate) static SECTIONS: &[Section] =
+    &[ISSUER, PROVIDER, RING, LISTEN, TLS, PROCESS, OPS, ADMIN, ROTATION];
 
 /// Tables and keys of the design that this version does not have.
 pub(crate) static LATER: &[&str] = &[
@@ -20,12 +21,6 @@ pub(crate) static LATER: &[&str] = &[
     "ring.anchor",
     "listen.token",
     "listen.trusted_proxies",
-    "rotation.preset",
-    "rotation.rp_propagation",
-    "rotation.publish_lead",
-    "rotation.rotate_every",
-    "rotation.rollback_window",
-    "rotation.emergency_wait",
 ];
 
 const ISSUER: Section = Section {
@@ -291,6 +286,34 @@ const PROCESS: Section = Section {
     ],
 };
 
+const OPS: Section = Section {
+    name: "ops",
+    doc: "How this replica is known to the others of its fleet, which the `[database]` introduces to each other.",
+    keys: &[
+        Key {
+            path: "ops.instance",
+            kind: Kind::InstanceName,
+            default: Default::Unset(
+                "the host's name, which is that of a pod; outside of Kubernetes with the port of `listen.documents`",
+            ),
+            doc: "This replica's name among the others: the same after each restart, and nobody else's. In a pod with \
+                  `hostNetwork`, set it to `metadata.name`.",
+            example: Literal::Text("oneseal-0"),
+        },
+        Key {
+            path: "ops.advertise",
+            kind: Kind::Advertised,
+            default: Default::Unset(
+                "the address that `listen.ops` is bound to, or, where that is every address, the one from which this \
+                 host reaches others: a pod's own",
+            ),
+            doc: "Where other replicas reach this one's ops listener; without a port, at its own. They ask there whether \
+                  it still mints when they cannot.",
+            example: Literal::Text("10.1.2.3:8081"),
+        },
+    ],
+};
+
 const ADMIN: Section = Section {
     name: "admin",
     doc: "What the admin API may do besides reading, and who may call it over TCP (`listen.admin_tcp`). Clients are not \
@@ -354,8 +377,9 @@ const ADMIN: Section = Section {
 const ROTATION: Section = Section {
     name: "rotation",
     doc: "Times that all replicas of an issuer must agree on. Bare keys take them from here; a ring document gets \
-          them at `keys init` and keeps them for its whole life in this version: set what should differ before that. A \
-          later start only warns of what differs (`ring.other_times`), where something here is not its default.",
+          them at `keys init`, and afterwards with the next key verb if `generation` is higher than the ring's. Until \
+          then the start warns of what differs (`ring.other_times`), where something here is not its default. What they \
+          mean for a rotation is in [rotation.md](rotation.md).",
     keys: &[
         Key {
             path: "rotation.generation",
@@ -364,9 +388,18 @@ const ROTATION: Section = Section {
                 Literal::Integer(0),
                 "the ring's own times win until somebody says otherwise",
             ),
-            doc: "Which proposal of times this is, for a version that can change a ring's: raised in this one, it only \
-                  makes the start warn of each time below that differs from the ring's, be it a default.",
+            doc: "Which proposal of times this is. The next `keys rotate`, `activate`, `retire`, `rollback`, `revoke` or \
+                  `adopt` writes all times below into the ring if this number is higher than the ring's own.",
             example: Literal::Integer(1),
+        },
+        Key {
+            path: "rotation.preset",
+            kind: Kind::Choice { words: &["lab"], later: &[] },
+            default: Default::Unset("each time has its own default"),
+            doc: "`lab` makes every time below as short as it may be, seconds to minutes, where it is not set by itself: \
+                  a whole rotation can be watched. Refused without --yes unless the issuer is of this machine: relying \
+                  parties keep keys for longer.",
+            example: Literal::Text("lab"),
         },
         Key {
             path: "rotation.refresh",
@@ -430,6 +463,18 @@ const ROTATION: Section = Section {
             example: Literal::Text("1m"),
         },
         Key {
+            path: "rotation.rp_propagation",
+            kind: FLEET_TIME,
+            default: Default::Value(
+                Literal::Text("25h 12m"),
+                "an undocumented relying party is taken to look once a day, and a twentieth later",
+            ),
+            doc: "How long the slowest relying party takes to learn of a new key, beyond what `jwks_max_age` tells it: \
+                  one with a TTL of its own 1.05 times that, one that fetches at an unknown kid its cool-down, one that \
+                  follows the header nothing.",
+            example: Literal::Text("10m"),
+        },
+        Key {
             path: "rotation.token_ttl",
             kind: FLEET_TIME,
             default: Default::Value(
@@ -448,6 +493,44 @@ const ROTATION: Section = Section {
             ),
             doc: "The longest that any token may live.",
             example: Literal::Text("12h"),
+        },
+        Key {
+            path: "rotation.publish_lead",
+            kind: FLEET_TIME,
+            default: Default::Unset(
+                "it is computed: an hour, or `jwks_max_age` + stale-if-error + `rp_propagation` if that is longer",
+            ),
+            doc: "How long a new key is published before it may sign.",
+            example: Literal::Text("48h"),
+        },
+        Key {
+            path: "rotation.rotate_every",
+            kind: FLEET_TIME,
+            default: Default::Value(Literal::Text("30d"), "often enough that everybody knows how it is done"),
+            doc: "How often a new key is wanted. In this version nothing rotates by itself: it bounds `publish_lead`.",
+            example: Literal::Text("90d"),
+        },
+        Key {
+            path: "rotation.rollback_window",
+            kind: FLEET_TIME,
+            default: Default::Value(Literal::Text("24h"), "a day shows what a new key breaks"),
+            doc: "How long the key before can be made active again, at most as long as its private half is there.",
+            example: Literal::Text("6h"),
+        },
+        Key {
+            path: "rotation.erase_private_after",
+            kind: FLEET_TIME,
+            default: Default::Unset("it is erased at the end of `rollback_window`"),
+            doc: "How long a key that stopped signing keeps its private half. It is erased by the next key verb after \
+                  that.",
+            example: Literal::Text("1h"),
+        },
+        Key {
+            path: "rotation.emergency_wait",
+            kind: FLEET_TIME,
+            default: Default::Value(Literal::Text("10s"), "minting stands still meanwhile"),
+            doc: "How long `keys revoke` waits for replicas that do not answer before its new keys sign.",
+            example: Literal::Text("30s"),
         },
         Key {
             path: "rotation.backdate",

@@ -11,7 +11,8 @@ use http::{HeaderValue, Uri};
 use oneseal_relying_party::fetch::{ConnectTo, FetchError, FetchOptions, Fetched, Fetcher};
 use zeroize::Zeroizing;
 
-use super::client::{Answer, DEADLINE, MAX_ANSWER, MINT, MintRequest, judge, written};
+use super::socket::{DEADLINE, MAX_ANSWER, judge};
+use super::{Answer, Call};
 use crate::admin_token::Token;
 use crate::cli::{Globals, UNTRUSTED, read_ca, verify};
 use crate::config::disk;
@@ -21,7 +22,7 @@ use crate::output;
 /// What only a URL needs.
 #[derive(Debug, Default, clap::Args)]
 #[group(skip)]
-pub(super) struct Args {
+pub(crate) struct Args {
     /// With a URL: the file that holds the admin token, such as /run/secrets/oneseal-admin, or - for standard input
     #[arg(long, value_name = "FILE", conflicts_with = "admin_token_env")]
     admin_token_file: Option<PathBuf>,
@@ -51,7 +52,7 @@ pub(super) fn is_url(text: &str) -> bool {
 }
 
 /// A replica that is asked over TCP.
-pub(super) struct Remote {
+pub(crate) struct Remote {
     /// Without a slash at its end.
     url: String,
     token: Token,
@@ -87,20 +88,19 @@ impl Remote {
         Ok(Self { url, token, fetcher })
     }
 
-    /// Asks for a token, or for the preview of one.
+    /// Asks it.
     ///
     /// # Errors
     /// No answer (69), not permitted (77), or refused; each with what to do about it.
     ///
     /// # Cancel safety
-    /// Dropped, a token may have been minted that nobody holds.
-    pub(super) async fn mint<T: Answer>(&self, request: &MintRequest) -> Result<T, Failure> {
-        let body = written(request)?;
+    /// Dropped, what was asked may have been done.
+    pub(super) async fn ask<T: Answer>(&self, call: &Call) -> Result<T, Failure> {
         let bearer = HeaderValue::try_from(format!("Bearer {}", self.token.expose()));
         let bearer = bearer.map_err(|_| Failure::internal("the token cannot stand in a header"))?;
-        let answer = self.fetcher.post_json(&format!("{}{MINT}", self.url), bearer, body).await;
-        match answer {
-            Ok(Fetched { status, body, .. }) => judge(&self.url, status, &body),
+        let url = format!("{}{}", self.url, call.path);
+        match self.fetcher.call(call.method.clone(), &url, bearer, call.body.clone()).await {
+            Ok(Fetched { status, body, .. }) => judge(&self.url, &call.purpose, status, &body),
             Err(error) => Err(self.failure(error)),
         }
     }

@@ -1,4 +1,4 @@
-//! The admin API's client side: what is asked, over the replica's Unix socket, and what its answers mean.
+//! The admin API's client side over a replica's Unix socket, and what its answers mean wherever they come from.
 //!
 //! The socket is the authority: whoever can open it may ask. So there is no credential here, and a refusal by the
 //! file system is as good an answer as one by the server. [`remote`](super::remote) asks the same over TCP.
@@ -13,103 +13,25 @@ use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use oneseal_keystore::verify::UnverifiedJws;
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde::Deserialize;
 use tokio::net::UnixStream;
 
+use super::{Answer, Call, Purpose};
 use crate::admin_token;
 use crate::exit::{Exit, Failure};
 
-/// What to mint.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct MintRequest {
-    /// The token's subject.
-    pub(crate) sub: String,
-    /// The token's one audience.
-    pub(crate) aud: String,
-    /// Its life in seconds; the fleet's `token_ttl` if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) ttl_s: Option<u64>,
-    /// The algorithm to sign with; the first of `issuer.algorithms` if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) alg: Option<String>,
-    /// Further claims.
-    #[serde(skip_serializing_if = "Map::is_empty")]
-    pub(crate) claims: Map<String, Value>,
-    /// Whether to answer what would be signed in place of a token.
-    #[serde(skip_serializing_if = "is_false")]
-    pub(crate) dry_run: bool,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls it with")]
-fn is_false(value: &bool) -> bool {
-    !value
-}
-
-/// What a token would say.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub(crate) struct Preview {
-    /// Always true: a server that does not know the word refuses it.
-    pub(crate) dry_run: bool,
-    /// The key that would sign.
-    pub(crate) kid: String,
-    /// Its algorithm.
-    pub(crate) alg: String,
-    /// When it would expire, in Unix seconds.
-    pub(crate) exp: i64,
-    /// The claims.
-    pub(crate) claims: Value,
-}
-
-/// A token, as the admin API returns it. `Debug` leaves the token out: whoever has it is its subject.
-#[derive(Clone, Deserialize, Serialize)]
-pub(crate) struct Minted {
-    /// The compact JWS.
-    pub(crate) token: String,
-    /// The key that signed it.
-    pub(crate) kid: String,
-    /// When it expires, in Unix seconds.
-    pub(crate) exp: i64,
-}
-
-impl fmt::Debug for Minted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Minted").field("kid", &self.kid).field("exp", &self.exp).finish_non_exhaustive()
-    }
-}
-
-/// An answer of the admin API, which whoever listens there may have made up.
-pub(crate) trait Answer: DeserializeOwned {
-    /// Whether it is what was asked for, as far as that can be seen without keys.
-    fn is_sound(&self) -> bool;
-}
-
-impl Answer for Minted {
-    fn is_sound(&self) -> bool {
-        UnverifiedJws::parse(&self.token).is_ok()
-    }
-}
-
-impl Answer for Preview {
-    fn is_sound(&self) -> bool {
-        self.dry_run && self.claims.is_object()
-    }
-}
-
-/// Asks the replica behind `socket` for a token, or for the [`Preview`] of one.
+/// Asks the replica behind `socket`.
 ///
 /// # Errors
 /// What went wrong, where, and what to do: no such socket, nobody listening (69), not permitted (77), refused.
 ///
 /// # Cancel safety
-/// Dropped, a token may have been minted that nobody holds.
-pub(crate) async fn mint<T: Answer>(socket: &Path, request: &MintRequest) -> Result<T, Failure> {
-    match tokio::time::timeout(DEADLINE, exchange(socket, request)).await {
+/// Dropped, what was asked may have been done.
+pub(super) async fn ask<T: Answer>(socket: &Path, call: &Call) -> Result<T, Failure> {
+    match tokio::time::timeout(DEADLINE, exchange(socket, call)).await {
         Ok(outcome) => {
             let (status, body) = outcome?;
-            judge(&socket.display(), status, &body)
+            judge(&socket.display(), &call.purpose, status, &body)
         }
         Err(_) => {
             let message = format!(
@@ -122,7 +44,7 @@ pub(crate) async fn mint<T: Answer>(socket: &Path, request: &MintRequest) -> Res
     }
 }
 
-async fn exchange(socket: &Path, request: &MintRequest) -> Result<(StatusCode, Bytes), Failure> {
+async fn exchange(socket: &Path, call: &Call) -> Result<(StatusCode, Bytes), Failure> {
     let broken = |error: hyper::Error| {
         Failure::new(Exit::Unavailable, format!("{}: the exchange broke off; ask again", socket.display()))
             .because(error)
@@ -130,7 +52,7 @@ async fn exchange(socket: &Path, request: &MintRequest) -> Result<(StatusCode, B
     let stream = UnixStream::connect(socket).await.map_err(|error| not_connected(socket, error))?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
     let answer = async {
-        let response = sender.send_request(post(request)?).await.map_err(broken)?;
+        let response = sender.send_request(request(call)?).await.map_err(broken)?;
         let status = response.status();
         let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
         let body = body.map_err(|error| {
@@ -147,24 +69,23 @@ async fn exchange(socket: &Path, request: &MintRequest) -> Result<(StatusCode, B
     }
 }
 
-fn post(request: &MintRequest) -> Result<Request<Full<Bytes>>, Failure> {
-    Request::post(MINT)
+fn request(call: &Call) -> Result<Request<Full<Bytes>>, Failure> {
+    let mut request = Request::builder()
+        .method(&call.method)
+        .uri(&call.path)
         // The socket names the server; HTTP/1.1 wants a Host all the same (RFC 9112 section 3.2).
-        .header(header::HOST, "localhost")
-        .header(header::CONTENT_TYPE, "application/json")
-        .body(Full::from(written(request)?))
-        .map_err(|error| Failure::internal("no request").because(error))
-}
-
-/// The request's body.
-pub(super) fn written(request: &MintRequest) -> Result<Bytes, Failure> {
-    let body = serde_json::to_vec(request).map_err(|error| Failure::internal("no JSON").because(error))?;
-    Ok(body.into())
+        .header(header::HOST, "localhost");
+    if call.body.is_some() {
+        request = request.header(header::CONTENT_TYPE, "application/json");
+    }
+    let body = Full::from(call.body.clone().unwrap_or_default());
+    request.body(body).map_err(|error| Failure::internal("no request").because(error))
 }
 
 /// What an answer says, from whatever `place` it comes.
 pub(super) fn judge<T: Answer>(
     place: &dyn fmt::Display,
+    purpose: &Purpose,
     status: StatusCode,
     body: &[u8],
 ) -> Result<T, Failure> {
@@ -172,7 +93,8 @@ pub(super) fn judge<T: Answer>(
     match status {
         StatusCode::OK => serde_json::from_slice(body).ok().filter(T::is_sound).ok_or_else(|| {
             Failure::internal(format!(
-                "{place} answers with something else than a token: is it oneseal's admin API?"
+                "{place} answers with something else than {}: is it oneseal's admin API?",
+                purpose.answer
             ))
         }),
         StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY | StatusCode::PAYLOAD_TOO_LARGE => {
@@ -181,20 +103,25 @@ pub(super) fn judge<T: Answer>(
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::MISDIRECTED_REQUEST => {
             Err(Failure::new(Exit::Denied, format!("refused by {place}: {said}")))
         }
+        StatusCode::CONFLICT | StatusCode::TOO_EARLY => {
+            Err(Failure::new(Exit::TryLater, format!("refused by {place}: {said}")))
+        }
         StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => Err(Failure::new(
             Exit::Denied,
             format!(
-                "{place} has nothing that mints ({said}): is it the replica's listen.admin or listen.admin_tcp, and not \
-                 another of its listeners? If so, set admin.mint = true and admin.mint_audiences, and restart it"
+                "{place} has nothing that {} ({said}): is it the replica's listen.admin or listen.admin_tcp, and not \
+                 another of its listeners? If so, {}",
+                purpose.does, purpose.if_absent
             ),
         )),
         StatusCode::SERVICE_UNAVAILABLE
         | StatusCode::TOO_MANY_REQUESTS
         | StatusCode::REQUEST_TIMEOUT
         | StatusCode::BAD_GATEWAY
-        | StatusCode::GATEWAY_TIMEOUT => {
-            Err(Failure::new(Exit::Unavailable, format!("{place} cannot mint just now, try again: {said}")))
-        }
+        | StatusCode::GATEWAY_TIMEOUT => Err(Failure::new(
+            Exit::Unavailable,
+            format!("{place} cannot do that just now, try again: {said}"),
+        )),
         other => Err(Failure::internal(format!("{place} answers with status {}: {said}", other.as_u16()))),
     }
 }
@@ -266,22 +193,37 @@ pub(super) fn is_address(socket: &Path) -> bool {
     !text.contains('/') && text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok())
 }
 
-/// Where it is asked.
-pub(super) const MINT: &str = "/admin/v1/mint";
-/// Signing takes a millisecond; a full queue answers 503 at once.
+/// A replica answers from memory, or says within seconds that its database does not.
 pub(super) const DEADLINE: Duration = Duration::from_secs(10);
 /// Our own words for a refusal are far shorter, in characters.
 const MAX_SAID: usize = 2000;
-/// A token with all the claims that the server lets in stays far below.
-pub(super) const MAX_ANSWER: usize = 64 * 1024;
+/// A token with all the claims that the server lets in stays far below; so do hundreds of replicas.
+pub(super) const MAX_ANSWER: usize = 1024 * 1024;
 
 #[cfg(test)]
 mod tests {
+    use http::Method;
+    use serde_json::Value;
+
     use super::*;
+
+    /// An object with a member `good`.
+    #[derive(Debug, Deserialize)]
+    struct Thing {
+        good: Value,
+    }
+
+    impl Answer for Thing {
+        fn is_sound(&self) -> bool {
+            self.good == true
+        }
+    }
+
+    const PURPOSE: Purpose = Purpose { answer: "a thing", does: "makes things", if_absent: "update it" };
 
     fn failure(status: u16, body: &str) -> Failure {
         let status = StatusCode::from_u16(status).expect("a status");
-        judge::<Minted>(&"/run/x.sock", status, body.as_bytes()).expect_err("refused")
+        judge::<Thing>(&"/run/x.sock", &PURPOSE, status, body.as_bytes()).expect_err("refused")
     }
 
     #[test]
@@ -292,6 +234,7 @@ mod tests {
             (403, Exit::Denied),
             (421, Exit::Denied),
             (404, Exit::Denied),
+            (409, Exit::TryLater),
             (503, Exit::Unavailable),
             (502, Exit::Unavailable),
             (500, Exit::Internal),
@@ -313,19 +256,8 @@ mod tests {
     }
 
     #[test]
-    fn a_preview_says_that_it_is_one() {
-        let judged = |dry_run: bool| {
-            let body = format!(r#"{{"dry_run":{dry_run},"kid":"k","alg":"ES256","exp":1,"claims":{{}}}}"#);
-            judge::<Preview>(&"/run/x.sock", StatusCode::OK, body.as_bytes())
-        };
-        assert!(judged(true).is_ok());
-        assert_eq!(judged(false).expect_err("it may have minted").exit(), Exit::Internal);
-    }
-
-    #[test]
     fn an_answer_that_is_not_ours_is_told_and_not_repeated() {
-        let garbage =
-            [r#"{"token":"","kid":"k","exp":1}"#, r#"{"token":"canary\u001b[31m","kid":"k","exp":1}"#];
+        let garbage = [r#"{"good":false}"#, r#"{"good":"canary\u001b[31m"}"#];
         for body in ["", "<html>canary</html>", "[]", "{}"].into_iter().chain(garbage) {
             let told = failure(200, body).in_full();
             assert!(told.contains("admin API") && !told.contains("canary"), "{told}");
@@ -333,40 +265,14 @@ mod tests {
         assert!(failure(403, "<html>canary</html>").in_full().contains("does not say why"));
     }
 
-    #[test]
-    fn a_token_is_not_shown_by_debug() {
-        let minted = Minted { token: "canary".to_owned(), kid: "k".to_owned(), exp: 1 };
-        assert_eq!(format!("{minted:?}"), r#"Minted { kid: "k", exp: 1, .. }"#);
-    }
-
-    #[test]
-    fn absent_members_are_left_out() {
-        let request = MintRequest {
-            sub: "s".to_owned(),
-            aud: "a".to_owned(),
-            ttl_s: None,
-            alg: None,
-            claims: Map::new(),
-            dry_run: false,
-        };
-        assert_eq!(serde_json::to_string(&request).expect("JSON"), r#"{"sub":"s","aud":"a"}"#);
-    }
-
     #[tokio::test]
     async fn a_missing_and_a_dead_socket_are_told_apart() {
         let path = std::env::temp_dir().join(format!("oneseal-{}.sock", uuid::Uuid::new_v4().simple()));
-        let request = MintRequest {
-            sub: "s".to_owned(),
-            aud: "a".to_owned(),
-            ttl_s: None,
-            alg: None,
-            claims: Map::new(),
-            dry_run: false,
-        };
-        let missing = mint::<Minted>(&path, &request).await.expect_err("nothing there");
+        let call = Call { method: Method::GET, path: "/x".to_owned(), body: None, purpose: PURPOSE };
+        let missing = ask::<Thing>(&path, &call).await.expect_err("nothing there");
         assert!(missing.in_full().contains("there is no socket"), "{}", missing.in_full());
         drop(std::os::unix::net::UnixListener::bind(&path).expect("bound"));
-        let dead = mint::<Minted>(&path, &request).await.expect_err("nobody there");
+        let dead = ask::<Thing>(&path, &call).await.expect_err("nobody there");
         assert!(dead.in_full().contains("nobody listens"), "{}", dead.in_full());
         std::fs::remove_file(&path).expect("removed");
         assert_eq!((missing.exit(), dead.exit()), (Exit::Unavailable, Exit::Unavailable));

@@ -1,0 +1,92 @@
+//! What an order came to.
+
+use oneseal_coordination::UnixTime;
+use uuid::Uuid;
+
+use super::{ExecuteError, Order};
+use crate::steps::{Next, State, Step};
+
+/// The ring as the store holds it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Keys {
+    /// Its public facts.
+    pub state: State,
+    /// What may come next, soonest first.
+    pub next: Vec<Next>,
+}
+
+/// An order that was carried out.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Done {
+    /// Its id.
+    pub change_id: Uuid,
+    /// The verb.
+    pub verb: &'static str,
+    /// When, by the ring's own clock.
+    pub at: UnixTime,
+    /// What was done, in order; what was due besides among it.
+    pub changes: Vec<Changed>,
+    /// The ring now; of a dry run, the ring as it stays.
+    pub state: State,
+    /// What may come next, soonest first.
+    pub next: Vec<Next>,
+    /// What else is worth knowing.
+    pub notes: Vec<String>,
+    /// Whether an earlier order of the same id had done it. `state` is that of now.
+    pub is_repeated: bool,
+    /// Whether nothing was done at all, and this is what would be.
+    pub is_dry_run: bool,
+}
+
+/// One change of one key, or of the ring.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changed {
+    /// The kind of its entry in the log, such as `key.activated`.
+    pub kind: String,
+    /// Which key; `None` for the ring, and for one that is not made yet.
+    pub kid: Option<String>,
+}
+
+pub(super) fn done(
+    order: &Order,
+    step: &Step,
+    changes: Vec<(String, Option<String>)>,
+    state: State,
+    next: Vec<Next>,
+    at: UnixTime,
+) -> Done {
+    Done {
+        change_id: order.change_id,
+        verb: order.request.verb(),
+        at,
+        changes: changes.into_iter().map(|(kind, kid)| Changed { kind, kid }).collect(),
+        state,
+        next,
+        notes: step.notes.clone(),
+        is_repeated: false,
+        is_dry_run: false,
+    }
+}
+
+/// What would be done.
+pub(super) fn dry(order: &Order, step: &Step, state: State, next: Vec<Next>, at: UnixTime) -> Done {
+    let of_edit = |edit: &crate::steps::Edit| (edit.kind().to_owned(), edit.kid().map(str::to_owned));
+    let changes = step.edits.iter().map(of_edit).collect();
+    Done { is_dry_run: true, ..done(order, step, changes, state, next, at) }
+}
+
+/// What the ring's log tells of an order that was carried out before.
+pub(super) fn repeated(
+    order: &Order,
+    (changes, at): (Vec<(String, Option<String>)>, UnixTime),
+    state: State,
+    next: Vec<Next>,
+) -> Result<Done, ExecuteError> {
+    let kinds = order.request.kinds();
+    if !changes.iter().any(|(kind, _)| kinds.contains(&kind.as_str())) {
+        return Err(ExecuteError::ChangeIdTaken);
+    }
+    Ok(Done { is_repeated: true, ..done(order, &Step::default(), changes, state, next, at) })
+}

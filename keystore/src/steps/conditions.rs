@@ -1,0 +1,137 @@
+//! What a decision looks at besides the ring: the fleet, the proposed times, the moment.
+
+use oneseal_coordination::UnixTime;
+
+use super::{Floors, Refusal, State};
+use crate::fleet::{Fleet, Peer, PeerState, Without};
+use crate::{Algorithm, Rotation};
+
+/// Everything that a decision depends on.
+#[derive(Clone, Debug)]
+pub struct Conditions<'a> {
+    /// Who publishes, as far as it can be known.
+    pub observation: Observation<'a>,
+    /// What configuration proposes; taken if its generation is higher than the ring's.
+    pub proposed: Option<&'a Rotation>,
+    /// The algorithms that discovery announces: a replica refuses a ring with another.
+    pub listed: &'a [Algorithm],
+    /// The least spans.
+    pub floors: Floors,
+    /// The moment, never before the latest in the ring.
+    pub now: UnixTime,
+}
+
+impl<'a> Conditions<'a> {
+    /// The conditions of the ring's own times, and of the proposed ones.
+    pub fn new(
+        state: &State,
+        observation: Observation<'a>,
+        proposed: Option<&'a Rotation>,
+        listed: &'a [Algorithm],
+        now: UnixTime,
+    ) -> Self {
+        let now = now.max(state.latest);
+        let floors = Floors::of(&state.rotation);
+        let mut conditions = Self { observation, proposed, listed, floors, now };
+        if let Some(times) = conditions.times(state) {
+            conditions.floors = conditions.floors.and(&Floors::of(times));
+        }
+        conditions
+    }
+
+    /// The proposed times, if they are to be taken.
+    pub fn times(&self, state: &State) -> Option<&'a Rotation> {
+        self.proposed.filter(|proposed| proposed.generation > state.rotation.generation)
+    }
+
+    /// The times that hold after this commit.
+    pub fn times_after<'b>(&self, state: &'b State) -> &'b Rotation
+    where
+        'a: 'b,
+    {
+        self.times(state).unwrap_or(&state.rotation)
+    }
+}
+
+/// Who publishes the ring's keys.
+#[derive(Clone, Copy, Debug)]
+pub enum Observation<'a> {
+    /// The registry's rows.
+    Fleet(&'a Fleet),
+    /// There is no registry: nobody can say who serves what.
+    Nobody {
+        /// Whether it was said that time alone is to be trusted (`--unproven-replicas`).
+        is_accepted: bool,
+    },
+}
+
+impl Observation<'_> {
+    /// A writer that is behind a replica, or differs from it, must not write.
+    pub(super) fn check(&self, state: &State) -> Result<(), Refusal> {
+        let Self::Fleet(fleet) = self else { return Ok(()) };
+        for peer in fleet.publish_points() {
+            let Ok(facts) = &peer.facts else { continue };
+            let served = facts.ring.number();
+            let stored = (state.incarnation, state.revision);
+            if served > stored {
+                return Err(Refusal::Behind { replica: peer.instance.clone(), served, stored });
+            }
+            if served == stored && facts.ring.digest != state.digest.to_string() {
+                return Err(Refusal::Differs { replica: peer.instance.clone(), revision: served.1 });
+            }
+        }
+        Ok(())
+    }
+
+    /// The last instant at which any publish point could answer without `kid`, which came into the set at
+    /// `published_at`.
+    pub(super) fn known_by_all(
+        &self,
+        kid: &str,
+        published_at: UnixTime,
+        floors: &Floors,
+    ) -> Result<UnixTime, Refusal> {
+        match self {
+            Self::Fleet(fleet) => {
+                let blocking = lagging(fleet, kid);
+                if !blocking.is_empty() {
+                    return Err(Refusal::Blocked { replicas: blocking });
+                }
+                Ok(match fleet.without(kid) {
+                    Without::Until(at) => at.max(published_at),
+                    Without::Never | Without::Still => published_at,
+                })
+            }
+            Self::Nobody { is_accepted: false } => Err(Refusal::Unproven),
+            Self::Nobody { is_accepted: true } => {
+                Ok(published_at + std::time::Duration::from_secs(floors.blind_s))
+            }
+        }
+    }
+
+    /// The longest max-age that may still rest in a cache, where it is known.
+    pub(super) fn max_age_s(&self) -> u64 {
+        match self {
+            Self::Fleet(fleet) => fleet.max_age_s(),
+            Self::Nobody { .. } => 0,
+        }
+    }
+}
+
+/// The publish points that are silent, or of which it is not known that they serve `kid`, each with why.
+pub(super) fn lagging(fleet: &Fleet, kid: &str) -> Vec<String> {
+    let why = |peer: &Peer| {
+        let name = &peer.instance;
+        if peer.state == PeerState::Silent {
+            return Some(format!("{name} (silent since {})", peer.seen_at));
+        }
+        match &peer.facts {
+            Err(_) => Some(format!("{name} (its row cannot be read)")),
+            Ok(facts) if facts.key(kid).is_none() => {
+                Some(format!("{name} (serves revision {})", facts.ring.revision))
+            }
+            Ok(_) => None,
+        }
+    };
+    fleet.publish_points().filter_map(why).collect()
+}

@@ -1,0 +1,231 @@
+//! Why a step is not taken: what stands against it, until when, and which setting costs most of the wait.
+
+use std::fmt;
+
+use oneseal_coordination::UnixTime;
+
+use super::Cost;
+use crate::Algorithm;
+use crate::findings::Exit;
+use crate::ring::KeyState;
+
+/// What stands against a step. Nothing has been changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Its time has not come.
+    TooEarly {
+        /// What would be done.
+        what: String,
+        /// From then on it may be done.
+        until: UnixTime,
+        /// What costs most of the wait.
+        because: Cost,
+    },
+    /// Replicas that may be answering do not serve the key, or do not say.
+    Blocked {
+        /// Which, each with why.
+        replicas: Vec<String>,
+    },
+    /// Nobody can say who serves what, and time alone was not accepted.
+    Unproven,
+    /// A replica serves a newer ring than the store holds.
+    Behind {
+        /// Which.
+        replica: String,
+        /// Incarnation and revision there.
+        served: (u64, u64),
+        /// Incarnation and revision in the store.
+        stored: (u64, u64),
+    },
+    /// A replica serves another ring of the same number.
+    Differs {
+        /// Which.
+        replica: String,
+        /// Of this revision.
+        revision: u64,
+    },
+    /// No key of that name, or beginning of one.
+    NoSuchKey {
+        /// Whether it was here once.
+        was_here: bool,
+    },
+    /// More than one key fits.
+    SeveralKeys,
+    /// The key is in a state in which this cannot be done.
+    WrongState {
+        /// Which.
+        kid: String,
+        /// What it is.
+        state: KeyState,
+        /// What it would have to be.
+        wanted: &'static str,
+    },
+    /// Keys that were made for this are waiting already.
+    AlreadyPending {
+        /// Which.
+        kid: String,
+        /// When it may sign, as far as is known now.
+        until: UnixTime,
+        /// What costs most of the wait.
+        because: Cost,
+    },
+    /// Nothing to do, now or later.
+    Nothing(&'static str),
+    /// The ring would be left without a key that signs.
+    LastKey {
+        /// Which.
+        kid: String,
+    },
+    /// The rollback window is over.
+    WindowOver {
+        /// Which.
+        kid: String,
+        /// Since then.
+        since: Option<UnixTime>,
+    },
+    /// Relying parties read ten keys and no more.
+    TooManyKeys {
+        /// When the next one leaves, if any is on its way out.
+        until: Option<UnixTime>,
+    },
+    /// The name or the key is, or was, another's.
+    KidTaken {
+        /// Which.
+        kid: String,
+    },
+    /// Discovery does not announce the algorithm: every replica would refuse the ring.
+    Unlisted {
+        /// Which.
+        algorithm: Algorithm,
+    },
+    /// The key from elsewhere cannot be taken in like this.
+    Unfit(String),
+}
+
+impl Refusal {
+    /// How a process ends that was refused so.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::TooEarly { .. }
+            | Self::Blocked { .. }
+            | Self::Behind { .. }
+            | Self::Differs { .. }
+            | Self::AlreadyPending { .. }
+            | Self::TooManyKeys { until: Some(_) } => Exit::TryLater,
+            _ => Exit::Refused,
+        }
+    }
+
+    /// Its name, dotted like those of findings: scripts match on it.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::TooEarly { .. } => "keys.too_early",
+            Self::Blocked { .. } => "keys.not_everywhere",
+            Self::Unproven => "keys.unproven_replicas",
+            Self::Behind { .. } => "fleet.behind",
+            Self::Differs { .. } => "fleet.jwks_differs",
+            Self::NoSuchKey { .. } => "keys.no_such_key",
+            Self::SeveralKeys => "keys.several_keys",
+            Self::WrongState { .. } => "keys.wrong_state",
+            Self::AlreadyPending { .. } => "keys.already_pending",
+            Self::Nothing(_) => "keys.nothing_to_do",
+            Self::LastKey { .. } => "keys.last_key",
+            Self::WindowOver { .. } => "keys.window_over",
+            Self::TooManyKeys { .. } => "keys.too_many",
+            Self::KidTaken { .. } => "keys.kid_taken",
+            Self::Unlisted { .. } => "issuer.algorithm_unlisted",
+            Self::Unfit(_) => "keys.unfit",
+        }
+    }
+
+    /// When to try again, where that is known.
+    pub fn not_before(&self) -> Option<UnixTime> {
+        match self {
+            Self::TooEarly { until, .. } | Self::AlreadyPending { until, .. } => Some(*until),
+            Self::TooManyKeys { until } => *until,
+            _ => None,
+        }
+    }
+
+    /// The setting that costs most of the wait.
+    pub fn because(&self) -> Option<Cost> {
+        match self {
+            Self::TooEarly { because, .. } | Self::AlreadyPending { because, .. } => Some(*because),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooEarly { what, until, because } => {
+                write!(f, "too early to {what}: not before {until}; {because}")
+            }
+            Self::Blocked { replicas } => write!(
+                f,
+                "not every replica serves the key: {}. Bring them back, or say that one is gone with `oneseal replicas \
+                 forget`",
+                replicas.join(", ")
+            ),
+            Self::Unproven => f.write_str(
+                "there is no registry of replicas, so that nobody can say whether all of them serve the key; if time \
+                 alone is to be trusted, say --unproven-replicas",
+            ),
+            Self::Behind { replica, served, stored } => write!(
+                f,
+                "{replica} serves revision {} of incarnation {}, and the store holds revision {} of incarnation {}: \
+                 the store has lost something, or a backup was put in its place. Restore what the replica serves",
+                served.1, served.0, stored.1, stored.0
+            ),
+            Self::Differs { replica, revision } => write!(
+                f,
+                "{replica} serves another content of revision {revision} than the store holds: find out which is right \
+                 before anything is changed"
+            ),
+            Self::NoSuchKey { was_here: true } => f.write_str("that key was here once and is gone for good"),
+            Self::NoSuchKey { was_here: false } => f.write_str("the ring has no key of that kid"),
+            Self::SeveralKeys => f.write_str("more than one key fits: name one by its kid, or by more of its beginning"),
+            Self::WrongState { kid, state, wanted } => {
+                write!(f, "the key {kid} is {}, and would have to be {wanted}", state.as_str())
+            }
+            Self::AlreadyPending { kid, until, because } => {
+                write!(f, "the key {kid} is published already and may sign from {until}; {because}")
+            }
+            Self::Nothing(what) => f.write_str(what),
+            Self::LastKey { kid } => {
+                write!(f, "without {kid} no key would sign: rotate and activate another first")
+            }
+            Self::WindowOver { kid, since: Some(since) } => {
+                write!(f, "the rollback window of {kid} is over since {since}")
+            }
+            Self::WindowOver { kid, since: None } => {
+                write!(f, "{kid} cannot sign again: its private half is not here")
+            }
+            Self::TooManyKeys { until } => {
+                f.write_str("relying parties exist that read ten keys and no more, and there would be more")?;
+                match until {
+                    Some(until) => write!(f, ": the next one leaves after {until}"),
+                    None => f.write_str(": retire one first"),
+                }
+            }
+            Self::KidTaken { kid } => write!(f, "{kid} is, or was, a key of this ring: a kid is never used again"),
+            Self::Unlisted { algorithm } => write!(
+                f,
+                "issuer.algorithms does not list {algorithm}, and every replica would refuse the ring: add it there, and \
+                 give relying parties a day to read it"
+            ),
+            Self::Unfit(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// In the words of a report.
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "most of the wait is {} ({} s)", self.knob, self.seconds)
+    }
+}

@@ -1,0 +1,65 @@
+//! An emergency: keys are gone at once, whatever tokens they have signed.
+//!
+//! Two commits. The first takes the burned keys out of the set and publishes new ones, and no key signs for an algorithm
+//! whose key was burned: minting answers 503. The second is [`activate`](super::activate), as soon as every publish
+//! point serves the first, or after the emergency wait.
+
+use std::collections::BTreeSet;
+
+use oneseal_coordination::UnixTime;
+
+use super::{Conditions, Edit, Key, Refusal, State, Step, rotate};
+use crate::Algorithm;
+use crate::ring::KeyState;
+
+pub(super) fn decide(
+    state: &State,
+    kids: &[String],
+    since: Option<UnixTime>,
+    conditions: &Conditions<'_>,
+) -> Result<Step, Refusal> {
+    let burned = burned(state, kids, since)?;
+    if burned.is_empty() {
+        return Err(Refusal::Nothing("no key's private half was in the store in that time"));
+    }
+    let mut step = Step::default();
+    step.edits.extend(burned.iter().map(|kid| Edit::Revoke { kid: (*kid).to_owned() }));
+    let is_left = |key: &&Key| !burned.contains(key.kid.as_str());
+    for algorithm in Algorithm::ALL {
+        let of_algorithm = || state.keys.iter().filter(move |key| key.algorithm == algorithm);
+        let signs = |key: &Key| key.state == KeyState::Active;
+        let was_to_sign =
+            |key: &Key| signs(key) || (key.state == KeyState::Pending && key.emergency_at.is_some());
+        let is_hit = of_algorithm().any(|key| was_to_sign(key) && burned.contains(key.kid.as_str()));
+        if !is_hit || of_algorithm().filter(is_left).any(signs) {
+            continue;
+        }
+        let is_ready = |key: &&Key| key.state == KeyState::Pending && key.has_private;
+        match of_algorithm().filter(is_left).find(is_ready) {
+            // It is out there already: nobody has to learn of another.
+            Some(key) => step.edits.push(Edit::Hasten { kid: key.kid.clone() }),
+            None => step.edits.push(rotate::publish(state, algorithm, None, true, conditions)),
+        }
+    }
+    Ok(step)
+}
+
+fn burned<'a>(
+    state: &'a State,
+    kids: &[String],
+    since: Option<UnixTime>,
+) -> Result<BTreeSet<&'a str>, Refusal> {
+    if !kids.is_empty() {
+        let named = kids.iter().map(|kid| state.key(kid).map(|key| key.kid.as_str()));
+        return named.collect();
+    }
+    let was_in_store = |key: &&Key| match since {
+        None => key.has_private || key.activated_at.is_some(),
+        Some(since) => {
+            key.has_private
+                // When it went is told by the log, if that reaches back so far: if not, nobody knows.
+                || (key.activated_at.is_some() && key.erased_at.is_none_or(|erased| erased >= since))
+        }
+    };
+    Ok(state.keys.iter().filter(was_in_store).map(|key| key.kid.as_str()).collect())
+}

@@ -1,0 +1,298 @@
+//! The verbs one after the other, with the times at which each may come.
+
+use oneseal_coordination::{Clock, UnixTime};
+use oneseal_keystore::executor::ExecuteError;
+use oneseal_keystore::material::PrivateKey;
+use oneseal_keystore::ring::KeyState::{Active, Pending, Retiring};
+use oneseal_keystore::steps::{Adoption, Foreign, Refusal, Request};
+use oneseal_keystore::{Algorithm, KeyId, Rotation};
+
+use super::{Bench, T0, activate, due, order, revoke, roll_back, rotate, until};
+
+#[tokio::test]
+async fn a_rotation_by_hand_keeps_every_floor_and_names_what_costs_most() {
+    let bench = Bench::new(Rotation::default()).await;
+    let old = bench.states().await[0].0.clone();
+    bench.pass(100);
+    let done = bench.order(rotate()).await.unwrap();
+    let new = done.changes[0].kid.clone().unwrap();
+    assert_eq!(bench.states().await, [(old.clone(), Active), (new.clone(), Pending)]);
+    // Published at 100; nobody sees the replicas: a refresh and the skew, then H + C, and the second that was cut off.
+    let floor = 100 + 15 + 60 + 300 + 90_720 + 1;
+    let refusal = bench.refused(activate()).await;
+    assert_eq!(until(&refusal), floor);
+    assert_eq!(refusal.because().unwrap().knob, "rotation.rp_propagation");
+    assert_eq!(refusal.exit().code(), 75);
+    bench.pass(u64::try_from(floor).unwrap() - 100 - 1);
+    assert_eq!(until(&bench.refused(activate()).await), floor);
+    bench.pass(1);
+    bench.order(activate()).await.unwrap();
+    assert_eq!(bench.states().await, [(old.clone(), Retiring), (new.clone(), Active)]);
+
+    // 24 h later the private half is due; until then the old key can come back.
+    let retired = bench.now();
+    assert_eq!(until(&bench.refused(due()).await), retired + 86_400);
+    bench.pass(86_400);
+    let gone = bench.order(due()).await.unwrap();
+    assert_eq!(gone.changes[0].kind, "key.private_erased");
+    assert!(bench.ring().await.keys[0].private.is_none());
+    // S + request deadline + 24 h of token life + 2 skews + leeway, and the second after.
+    let removal = retired + 3600 + 30 + 86_400 + 120 + 300 + 1;
+    let refusal = bench.refused(due()).await;
+    assert_eq!((until(&refusal), refusal.because().unwrap().knob), (removal, "rotation.max_token_ttl"));
+    bench.pass(u64::try_from(removal - bench.now()).unwrap());
+    bench.order(due()).await.unwrap();
+    assert_eq!(bench.states().await, [(new, Active)]);
+    let document = bench.document().await;
+    assert_eq!(document["tombstones"][0]["kid"], old.as_str());
+    assert_eq!(document["tombstones"][0]["state"], "retired");
+    assert_eq!(bench.refused(due()).await.code(), "keys.nothing_to_do");
+}
+
+#[tokio::test]
+async fn without_a_registry_time_alone_must_be_accepted() {
+    let bench = Bench::new(Rotation::lab()).await;
+    bench.order(rotate()).await.unwrap();
+    bench.pass(1000);
+    let mut careful = order(activate());
+    careful.unproven_replicas = false;
+    let refused = bench.executor.execute(&careful).await;
+    assert!(matches!(refused, Err(ExecuteError::Refused(Refusal::Unproven))), "{refused:?}");
+    careful.unproven_replicas = true;
+    bench.executor.execute(&careful).await.unwrap();
+}
+
+#[tokio::test]
+async fn one_key_waits_at_a_time_and_a_second_rotation_says_until_when() {
+    let bench = Bench::new(Rotation::lab()).await;
+    bench.order(rotate()).await.unwrap();
+    let refusal = bench.refused(rotate()).await;
+    assert!(matches!(refusal, Refusal::AlreadyPending { .. }), "{refusal}");
+    assert_eq!((until(&refusal), refusal.exit().code()), (7, 75), "a refresh, the skew, H + C, a second");
+    let other = Request::Rotate { algorithms: vec![Algorithm::EdDsa], rsa_bits: None };
+    bench.order(other).await.unwrap();
+    assert_eq!(bench.states().await.len(), 3);
+}
+
+#[tokio::test]
+async fn the_key_before_comes_back_inside_its_window_and_not_after() {
+    let bench = Bench::new(Rotation::lab()).await;
+    let old = bench.states().await[0].0.clone();
+    assert_eq!(bench.refused(roll_back()).await.code(), "keys.nothing_to_do");
+    bench.order(rotate()).await.unwrap();
+    bench.pass(7);
+    bench.order(activate()).await.unwrap();
+    bench.pass(59);
+    let done = bench.order(roll_back()).await.unwrap();
+    assert!(done.changes.iter().any(|change| change.kind == "key.rolled_back"));
+    assert_eq!(bench.states().await[0], (old.clone(), Active));
+    // And forth again, until the window is over.
+    bench.order(roll_back()).await.unwrap();
+    bench.pass(60);
+    let refusal = bench.refused(Request::RollBack { kid: Some(old.clone()) }).await;
+    assert!(matches!(refusal, Refusal::WindowOver { .. }), "{refusal}");
+    assert_eq!(refusal.exit().code(), 78);
+}
+
+#[tokio::test]
+async fn a_cancelled_key_never_comes_back_and_the_last_key_stays() {
+    let bench = Bench::new(Rotation::lab()).await;
+    let old = bench.states().await[0].0.clone();
+    let last = bench.refused(Request::Retire { kid: Some(old.clone()) }).await;
+    assert!(matches!(last, Refusal::LastKey { .. }), "{last}");
+    let new = bench.order(rotate()).await.unwrap().changes[0].kid.clone().unwrap();
+    bench.order(Request::Retire { kid: Some(new[..12].to_owned()) }).await.unwrap();
+    assert_eq!(bench.states().await, [(old, Active)]);
+    let gone = bench.refused(Request::Activate { kid: Some(new) }).await;
+    assert!(matches!(gone, Refusal::NoSuchKey { was_here: true }), "{gone}");
+}
+
+#[tokio::test]
+async fn an_emergency_burns_everything_and_signs_again_after_its_wait() {
+    let bench = Bench::with(
+        Rotation::lab(),
+        &[Algorithm::Es256, Algorithm::EdDsa],
+        std::sync::Arc::new(super::NoRegistry),
+    )
+    .await;
+    let before: Vec<_> = bench.states().await.into_iter().map(|(kid, _)| kid).collect();
+    bench.order(rotate()).await.unwrap();
+    let burned = bench.order(revoke()).await.unwrap();
+    assert_eq!(burned.changes.iter().filter(|change| change.kind == "key.revoked").count(), 4);
+    let states = bench.states().await;
+    assert!(
+        states.len() == 2 && states.iter().all(|(kid, state)| *state == Pending && !before.contains(kid))
+    );
+    let document = bench.document().await;
+    assert_eq!(document["tombstones"].as_array().unwrap().len(), 4);
+    assert!(document["tombstones"].as_array().unwrap().iter().all(|stone| stone["state"] == "revoked"));
+    let refusal = bench.refused(activate()).await;
+    assert_eq!(refusal.because().unwrap().knob, "rotation.emergency_wait");
+    assert_eq!(until(&refusal), 3);
+    bench.pass(3);
+    let done = bench.order(activate()).await.unwrap();
+    assert!(done.notes[0].contains("no registry"), "{:?}", done.notes);
+    assert!(bench.states().await.iter().all(|(_, state)| *state == Active));
+    // Twice in a row, the second between the two commits of the first.
+    bench.order(revoke()).await.unwrap();
+    bench.order(revoke()).await.unwrap();
+    assert_eq!(bench.states().await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_burned_key_gives_its_place_to_one_that_is_published_already() {
+    let bench = Bench::new(Rotation::lab()).await;
+    let old = bench.states().await[0].0.clone();
+    let new = bench.order(rotate()).await.unwrap().changes[0].kid.clone().unwrap();
+    bench.pass(1);
+    bench.order(Request::Revoke { kids: vec![old], since: None }).await.unwrap();
+    assert_eq!(bench.states().await, [(new.clone(), Pending)], "no third key is needed");
+    bench.pass(3);
+    bench.order(activate()).await.unwrap();
+    assert_eq!(bench.states().await, [(new, Active)]);
+}
+
+#[tokio::test]
+async fn only_keys_that_were_in_the_store_in_that_time_are_burned() {
+    let bench = Bench::new(Rotation::lab()).await;
+    let first = bench.states().await[0].0.clone();
+    bench.order(rotate()).await.unwrap();
+    bench.pass(7);
+    bench.order(activate()).await.unwrap();
+    bench.pass(60);
+    bench.order(due()).await.unwrap();
+    bench.pass(10);
+    let since = bench.clock.wall();
+    bench.order(Request::Revoke { kids: Vec::new(), since: Some(since) }).await.unwrap();
+    let states = bench.states().await;
+    assert_eq!(states[0], (first.clone(), Retiring), "its private half had gone before");
+    bench.pass(3);
+    bench.order(activate()).await.unwrap();
+    let all = Request::Revoke { kids: Vec::new(), since: Some(UnixTime(T0.as_secs())) };
+    bench.order(all).await.unwrap();
+    assert!(bench.states().await.iter().all(|(kid, _)| *kid != first));
+}
+
+fn elsewhere() -> PrivateKey {
+    PrivateKey::parse(include_bytes!("../vectors/ring/rsa.pem")).unwrap()
+}
+
+fn adopt(kid: &str, is_published: bool) -> Request {
+    let kid = KeyId::parse(kid).unwrap();
+    Request::Adopt(Adoption::Key { kid, algorithm: Algorithm::Rs256, key: elsewhere(), is_published })
+}
+
+#[tokio::test]
+async fn a_key_from_elsewhere_keeps_its_name_and_waits_like_any_other() {
+    let bench = Bench::new(Rotation::lab()).await;
+    bench.order(adopt("in-the-world", false)).await.unwrap();
+    let ring = bench.ring().await;
+    let key = ring.keys.iter().find(|key| key.kid.as_str() == "in-the-world").unwrap();
+    assert!(key.state == Pending && key.private.is_some());
+    let taken = bench.refused(adopt("another-name", false)).await;
+    assert!(matches!(taken, Refusal::KidTaken { .. }), "the same key again: {taken}");
+    assert_eq!(until(&bench.refused(activate()).await), 7);
+    bench.pass(7);
+    bench.order(activate()).await.unwrap();
+    assert_eq!(bench.document().await["keys"][1]["adopted_kid"], true);
+    let at_once = Bench::new(Rotation::lab()).await;
+    at_once.order(adopt("in-the-world", true)).await.unwrap();
+    let ring = at_once.ring().await;
+    assert_eq!(ring.keys[1].state, Active);
+    assert_eq!(
+        ring.keys[1].history.as_ref().unwrap().ttl_high_water_s,
+        Some(86_400),
+        "whatever it signed before"
+    );
+}
+
+#[tokio::test]
+async fn a_former_issuers_keys_verify_until_their_time_and_never_sign() {
+    let bench = Bench::new(Rotation::lab()).await;
+    let foreign = || {
+        let public = elsewhere().public().clone();
+        Foreign { kid: KeyId::parse("spki-hash").unwrap(), algorithm: Algorithm::Rs256, public }
+    };
+    let until_s = T0.as_secs() + 500;
+    let take = |until| Request::Adopt(Adoption::Public { keys: vec![foreign()], until: UnixTime(until) });
+    assert!(matches!(bench.refused(take(T0.as_secs())).await, Refusal::Unfit(_)));
+    bench.order(take(until_s)).await.unwrap();
+    assert_eq!(bench.states().await[1], ("spki-hash".to_owned(), Retiring));
+    let back = bench.refused(Request::RollBack { kid: Some("spki-hash".to_owned()) }).await;
+    assert!(matches!(back, Refusal::WindowOver { since: None, .. }), "{back}");
+    assert_eq!(bench.refused(roll_back()).await.code(), "keys.nothing_to_do");
+    bench.pass(500);
+    assert_eq!(until(&bench.refused(due()).await), 501);
+    bench.pass(1);
+    bench.order(due()).await.unwrap();
+    assert_eq!(bench.states().await.len(), 1);
+    assert!(matches!(bench.refused(take(until_s + 9999)).await, Refusal::KidTaken { .. }));
+}
+
+#[tokio::test]
+async fn ten_keys_are_the_most_and_the_next_to_leave_says_when() {
+    let bench = Bench::new(Rotation::lab()).await;
+    for _ in 0..9 {
+        bench.order(rotate()).await.unwrap();
+        bench.pass(7);
+        bench.order(activate()).await.unwrap();
+    }
+    let refusal = bench.refused(rotate()).await;
+    assert_eq!((refusal.code(), refusal.exit().code()), ("keys.too_many", 75));
+    bench.pass(u64::try_from(until(&refusal) - bench.now()).unwrap());
+    bench.order(rotate()).await.unwrap();
+    assert_eq!(bench.states().await.len(), 10, "the oldest has left in the same commit");
+}
+
+#[tokio::test]
+async fn a_time_that_is_lowered_counts_from_the_change_on_and_one_that_is_raised_at_once() {
+    let mut bench = Bench::new(Rotation::lab()).await;
+    let mut slower = Rotation::lab();
+    slower.generation = 1;
+    slower.rp_propagation_s = 500;
+    slower.publish_lead_s = None;
+    slower.rotate_every_s = 9000;
+    let with = |bench: &Bench, times: &Rotation| {
+        oneseal_keystore::executor::Executor::new(
+            bench.provider.clone(),
+            super::issuer(),
+            super::LISTED.to_vec(),
+            times.clone(),
+            std::sync::Arc::new(super::NoRegistry),
+            bench.clock.clone(),
+        )
+    };
+    bench.executor = with(&bench, &slower);
+    let done = bench.order(rotate()).await.unwrap();
+    assert_eq!(done.changes[0].kind, "ring.times_changed");
+    assert_eq!(until(&bench.refused(activate()).await), 3601);
+    // Lowered again: what was published under the slow times still waits for them.
+    let mut quick = Rotation::lab();
+    quick.generation = 2;
+    bench.executor = with(&bench, &quick);
+    bench.order(due()).await.unwrap();
+    assert_eq!(bench.document().await["rotation"]["rp_propagation_s"], 2);
+    assert_eq!(until(&bench.refused(activate()).await), 3601);
+    // An older proposal is passed over.
+    bench.executor = with(&bench, &slower);
+    assert_eq!(bench.refused(due()).await.code(), "keys.nothing_to_do");
+}
+
+#[tokio::test]
+async fn an_algorithm_that_discovery_does_not_announce_is_refused_before_a_replica_must() {
+    let bench = Bench::new(Rotation::lab()).await;
+    let request = Request::Rotate { algorithms: vec![Algorithm::Es384], rsa_bits: None };
+    assert_eq!(bench.refused(request).await.code(), "issuer.algorithm_unlisted");
+}
+
+#[tokio::test]
+async fn a_clock_that_stands_before_the_rings_last_word_does_not_shorten_a_wait() {
+    let bench = Bench::new(Rotation::lab()).await;
+    bench.pass(100);
+    bench.order(rotate()).await.unwrap();
+    bench.clock.set_wall(T0);
+    assert_eq!(until(&bench.refused(activate()).await), 107);
+    let done =
+        bench.order(Request::Rotate { algorithms: vec![Algorithm::EdDsa], rsa_bits: None }).await.unwrap();
+    assert_eq!(done.at.as_secs() - T0.as_secs(), 100, "the ring's time never goes back");
+}

@@ -1,0 +1,183 @@
+//! What the registry's rows do to a step: who is waited for, who is named, who does not count.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+
+use oneseal_coordination::UnixTime;
+use oneseal_keystore::executor::{ObserveError, Observed, Observer};
+use oneseal_keystore::fleet::{FactKey, Facts, Fleet, Peer, PeerState, RingFacts};
+use oneseal_keystore::ring::KeyState;
+use oneseal_keystore::steps::Refusal;
+use oneseal_keystore::{Algorithm, Rotation};
+
+use super::{Bench, T0, activate, due, order, revoke, rotate, until};
+
+/// Rows that the test writes.
+#[derive(Debug, Default)]
+struct Rows(Mutex<Option<Fleet>>);
+
+impl Observer for Rows {
+    fn observe(&self) -> Pin<Box<dyn Future<Output = Result<Observed, ObserveError>> + Send + '_>> {
+        let seen = self.0.lock().unwrap().clone();
+        let answer = seen.map(Observed::Fleet).ok_or_else(|| ObserveError("no database".into()));
+        Box::pin(std::future::ready(answer))
+    }
+}
+
+struct Watched {
+    bench: Bench,
+    rows: Arc<Rows>,
+}
+
+impl Watched {
+    async fn new() -> Self {
+        let rows = Arc::new(Rows::default());
+        rows.0.lock().unwrap().replace(Fleet { now: T0, peers: Vec::new() });
+        let bench = Bench::with(Rotation::lab(), &[Algorithm::Es256], rows.clone()).await;
+        Self { bench, rows }
+    }
+
+    /// The fleet `at` seconds after the beginning.
+    fn fleet(&self, at: i64, peers: Vec<Peer>) {
+        self.rows.0.lock().unwrap().replace(Fleet { now: UnixTime(T0.as_secs() + at), peers });
+    }
+
+    /// A replica that serves what the store holds, each key for `served_for_s`.
+    async fn peer(&self, name: &str, state: PeerState, served_for_s: Option<u64>, at: i64) -> Peer {
+        let ring = self.bench.ring().await;
+        let keys = ring.keys.iter().map(|key| FactKey {
+            kid: key.kid.to_string(),
+            thumbprint: key.public.thumbprint().to_string(),
+            alg: key.algorithm.as_str().to_owned(),
+            state: key.state,
+            signs: key.state == KeyState::Active,
+            has_private: true,
+            served_for_s,
+        });
+        let facts = Facts {
+            version: "0.1.0".to_owned(),
+            issuer: "https://oidc.example".to_owned(),
+            ring: RingFacts {
+                incarnation: ring.identity.incarnation,
+                incarnation_id: Some("life".to_owned()),
+                revision: ring.identity.revision,
+                digest: ring.identity.digest.to_string(),
+                jwks_digest: ring.identity.digest.to_string(),
+            },
+            keys: keys.collect(),
+            max_age_s: 2,
+            serving: true,
+            ready: true,
+            minting: "on".to_owned(),
+            age_s: 0,
+            kek_ids: Vec::new(),
+            clock_offset_ms: None,
+        };
+        Peer {
+            instance: name.to_owned(),
+            boot_id: "boot".to_owned(),
+            state,
+            seen_at: UnixTime(T0.as_secs() + at),
+            joined_at: T0,
+            ops_address: None,
+            facts: Ok(facts),
+        }
+    }
+}
+
+fn facts(peer: &mut Peer) -> &mut Facts {
+    peer.facts.as_mut().unwrap()
+}
+
+#[tokio::test]
+async fn the_wait_begins_when_the_last_publish_point_serves_the_key() {
+    let watched = Watched::new().await;
+    watched.bench.order(rotate()).await.unwrap();
+    let early = watched.peer("a", PeerState::Live, Some(20), 20).await;
+    let late = watched.peer("b", PeerState::Live, Some(4), 20).await;
+    watched.fleet(20, vec![early.clone(), late]);
+    let refusal = watched.bench.refused(activate()).await;
+    assert_eq!(until(&refusal), 16 + 2 + 2 + 1, "b answered without it until 16; H + C; a second");
+    watched.fleet(21, vec![early]);
+    watched.bench.order(activate()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_silent_replica_blocks_and_is_named_and_a_joining_one_does_not_count() {
+    let watched = Watched::new().await;
+    watched.bench.order(rotate()).await.unwrap();
+    let live = watched.peer("pod-1", PeerState::Live, Some(90), 90).await;
+    let silent = watched.peer("pod-2", PeerState::Silent, Some(40), 40).await;
+    watched.fleet(100, vec![live.clone(), silent]);
+    let refusal = watched.bench.refused(activate()).await;
+    assert!(matches!(&refusal, Refusal::Blocked { replicas } if replicas.len() == 1), "{refusal}");
+    assert!(refusal.to_string().contains("pod-2 (silent since"), "{refusal}");
+    assert_eq!(refusal.exit().code(), 75);
+    let mut joining = watched.peer("pod-3", PeerState::Joining, None, 99).await;
+    facts(&mut joining).keys.clear();
+    watched.fleet(100, vec![live, joining]);
+    watched.bench.order(activate()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_live_replica_without_the_key_blocks_and_one_that_is_gone_counts_up_to_its_end() {
+    let watched = Watched::new().await;
+    let behind = watched.peer("slow", PeerState::Live, Some(99), 99).await;
+    watched.bench.order(rotate()).await.unwrap();
+    let ahead = watched.peer("quick", PeerState::Live, Some(99), 99).await;
+    watched.fleet(99, vec![behind.clone(), ahead.clone()]);
+    let refusal = watched.bench.refused(activate()).await;
+    assert!(refusal.to_string().contains("slow (serves revision 1)"), "{refusal}");
+    let gone = Peer { state: PeerState::Gone, seen_at: UnixTime(T0.as_secs() + 98), ..behind };
+    watched.fleet(99, vec![gone, ahead]);
+    assert_eq!(until(&watched.bench.refused(activate()).await), 98 + 2 + 2 + 1);
+}
+
+#[tokio::test]
+async fn a_max_age_that_was_served_before_is_waited_for() {
+    let watched = Watched::new().await;
+    watched.bench.order(rotate()).await.unwrap();
+    let mut peer = watched.peer("a", PeerState::Live, Some(10), 10).await;
+    facts(&mut peer).max_age_s = 300;
+    watched.fleet(10, vec![peer]);
+    let refusal = watched.bench.refused(activate()).await;
+    assert_eq!((until(&refusal), refusal.because().unwrap().knob), (303, "rotation.jwks_max_age"));
+}
+
+#[tokio::test]
+async fn nothing_is_written_while_a_replica_is_ahead_or_differs_or_the_registry_is_away() {
+    let watched = Watched::new().await;
+    let mut peer = watched.peer("a", PeerState::Live, None, 1).await;
+    facts(&mut peer).ring.revision = 9;
+    watched.fleet(1, vec![peer.clone()]);
+    for request in [rotate(), due(), revoke()] {
+        assert_eq!(watched.bench.refused(request).await.code(), "fleet.behind");
+    }
+    facts(&mut peer).ring.revision = 1;
+    facts(&mut peer).ring.digest = "0".repeat(64);
+    watched.fleet(1, vec![peer]);
+    assert_eq!(watched.bench.refused(rotate()).await.code(), "fleet.jwks_differs");
+    watched.rows.0.lock().unwrap().take();
+    let error = watched.bench.executor.execute(&order(rotate())).await.unwrap_err();
+    assert_eq!((error.code(), error.exit().unwrap().code()), ("keys.registry_unavailable", 69));
+}
+
+#[tokio::test]
+async fn an_emergency_waits_for_those_that_answer_and_names_those_that_do_not() {
+    let watched = Watched::new().await;
+    let stale = watched.peer("stale", PeerState::Silent, None, 0).await;
+    watched.bench.order(revoke()).await.unwrap();
+    let fresh = watched.peer("fresh", PeerState::Live, Some(0), 1).await;
+    watched.fleet(1, vec![fresh.clone(), stale.clone()]);
+    assert_eq!(watched.bench.refused(activate()).await.because().unwrap().knob, "rotation.emergency_wait");
+    watched.fleet(3, vec![fresh.clone(), stale]);
+    let done = watched.bench.order(activate()).await.unwrap();
+    assert!(done.notes[0].contains("stale (silent"), "{:?}", done.notes);
+
+    let quick = Watched::new().await;
+    quick.bench.order(revoke()).await.unwrap();
+    let fresh = quick.peer("fresh", PeerState::Live, Some(0), 0).await;
+    quick.fleet(0, vec![fresh]);
+    let done = quick.bench.order(activate()).await.unwrap();
+    assert!(done.notes.is_empty(), "all serve it: no wait at all");
+}
