@@ -25,6 +25,7 @@ pub(crate) fn of_provider_error(kind: ErrorKind) -> &'static Code {
         ErrorKind::Exposed => &PROVIDER_EXPOSED,
         ErrorKind::Malformed | ErrorKind::TooLarge => &PROVIDER_MALFORMED,
         ErrorKind::ReadOnly => &PROVIDER_READ_ONLY,
+        ErrorKind::Unsealed => &PROVIDER_UNSEALED,
         ErrorKind::Conflict | ErrorKind::AlreadyExists | ErrorKind::Fenced => &PROVIDER_CONFLICT,
         // Kinds added later are first of all a provider that did not answer as hoped.
         _ => &PROVIDER_UNAVAILABLE,
@@ -38,6 +39,7 @@ pub(crate) static CODES: &[&Code] = &[
     &PROVIDER_EXPOSED,
     &PROVIDER_UNAVAILABLE,
     &PROVIDER_MALFORMED,
+    &PROVIDER_UNSEALED,
     &PROVIDER_EPHEMERAL,
     &PROVIDER_IMAGE_LAYER,
     &PROVIDER_INIT_IN_IMAGE,
@@ -95,6 +97,12 @@ pub(crate) static PROVIDER_MALFORMED: Code = Code::refused(
     "What rests there is not a readable record.",
     "Put it there again from where it was made, or mend the template or mount that left this; a key is never \
      repaired by guessing.",
+);
+pub(crate) static PROVIDER_UNSEALED: Code = Code::refused(
+    "provider.unsealed",
+    "A private half in plain text would go into a store that takes sealed ones alone.",
+    "Configure `[kek]`, so that what is written is sealed; a ring that is in plain text elsewhere is sealed by `oneseal \
+     keys rewrap --from-unsealed`.",
 );
 pub(crate) static PROVIDER_EPHEMERAL: Code = Code::refused(
     "provider.ephemeral",

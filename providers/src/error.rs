@@ -36,6 +36,8 @@ pub enum ErrorKind {
     ReadOnly,
     /// The record is larger than the store takes; nothing was sent.
     TooLarge,
+    /// The record holds a private half in plain text, and the store takes sealed ones alone; nothing was sent.
+    Unsealed,
     /// The write may or may not have happened; reload and look for the change's id.
     OutcomeUnknown,
 }

@@ -58,7 +58,7 @@ pub trait SecretProvider: fmt::Debug + Send + Sync + 'static {
     /// Replaces the record if it still is at `expected`, and returns the new revision.
     ///
     /// # Errors
-    /// `Conflict`, `NotFound`, `Fenced`, `ReadOnly`, `TooLarge`, `Denied`, `Unavailable`, `OutcomeUnknown`.
+    /// `Conflict`, `NotFound`, `Fenced`, `ReadOnly`, `TooLarge`, `Unsealed`, `Denied`, `Unavailable`, `OutcomeUnknown`.
     ///
     /// # Cancel safety
     /// Dropping the future after its first poll is as `OutcomeUnknown`: the record is the old one or the new one,
@@ -73,7 +73,7 @@ pub trait SecretProvider: fmt::Debug + Send + Sync + 'static {
     /// Writes the first record. The first writer wins; who loses loads.
     ///
     /// # Errors
-    /// `AlreadyExists`, `ReadOnly`, `TooLarge`, `Denied`, `Unavailable`, `OutcomeUnknown`.
+    /// `AlreadyExists`, `ReadOnly`, `TooLarge`, `Unsealed`, `Denied`, `Unavailable`, `OutcomeUnknown`.
     ///
     /// # Cancel safety
     /// As for [`replace`](Self::replace).

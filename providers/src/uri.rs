@@ -39,7 +39,8 @@ pub enum ProviderUri {
     },
     /// `aws:NAME-OR-ARN`: a secret in AWS Secrets Manager.
     Aws(String),
-    /// `postgres:URL`, or just the `postgres://…` URL: the ring row of a database.
+    /// `postgres:URL`, or just the `postgres://…` URL: the ring row of a database. Its query may name whose, as
+    /// `fleet=NAME`; without, [`open_for`](Self::open_for) says it, or it is the only one there.
     Postgres(PostgresUrl),
 }
 
@@ -85,11 +86,22 @@ impl ProviderUri {
     /// # Errors
     /// [`UriError::NotAvailable`] if this program was built without that kind.
     pub fn open(&self) -> Result<Arc<dyn SecretProvider>, UriError> {
+        self.open_for(None)
+    }
+
+    /// As [`open`](Self::open), for the ring of `fleet` where a place keeps several and the URI names none.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    #[cfg_attr(not(feature = "postgres"), expect(unused_variables, reason = "only Postgres keeps several"))]
+    pub fn open_for(&self, fleet: Option<&str>) -> Result<Arc<dyn SecretProvider>, UriError> {
         match self {
             #[cfg(feature = "file")]
             Self::File(path) => Ok(Arc::new(crate::FileProvider::new(path))),
             #[cfg(feature = "inline")]
             Self::Env(name) => Ok(Arc::new(crate::EnvProvider::new(name))),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(url) => Ok(Arc::new(url.provider(fleet)?)),
             unavailable => Err(UriError::NotAvailable { scheme: unavailable.scheme() }),
         }
     }
@@ -122,11 +134,43 @@ impl fmt::Display for ProviderUri {
 pub struct PostgresUrl(Zeroizing<String>);
 
 impl PostgresUrl {
-    /// The URL with its password.
+    /// The URL with its password, and with `fleet=NAME` if that is in it.
     pub fn expose(&self) -> &str {
         &self.0
     }
+
+    /// The URL as a database driver takes it: with its password, and without `fleet=NAME`.
+    pub fn database_url(&self) -> Zeroizing<String> {
+        let Some((location, query)) = self.0.split_once('?') else { return self.0.clone() };
+        let rest: Vec<_> = query.split('&').filter(|pair| fleet_in(pair).is_none()).collect();
+        let rest = Zeroizing::new(rest.join("&"));
+        if rest.is_empty() {
+            return Zeroizing::new(location.to_owned());
+        }
+        Zeroizing::new(format!("{location}?{}", *rest))
+    }
+
+    /// The fleet that `fleet=NAME` in the URL's query names.
+    pub fn fleet(&self) -> Option<&str> {
+        let (_, query) = self.0.split_once('?')?;
+        query.split('&').find_map(fleet_in)
+    }
 }
+
+/// The name in `fleet=NAME`.
+fn fleet_in(pair: &str) -> Option<&str> {
+    pair.strip_prefix("fleet=")
+}
+
+/// Whether `name` can be a fleet's, which stands in messages and metrics.
+fn is_fleet_name(name: &str) -> bool {
+    let outer = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let inner = |c: char| outer(c) || matches!(c, '-' | '.');
+    name.len() <= MAX_FLEET_NAME && name.starts_with(outer) && name.ends_with(outer) && name.chars().all(inner)
+}
+
+/// The longest name of a fleet, as in configuration.
+const MAX_FLEET_NAME: usize = 200;
 
 impl fmt::Display for PostgresUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -208,6 +252,8 @@ fn available() -> String {
         "file:PATH",
         #[cfg(feature = "inline")]
         "env:NAME",
+        #[cfg(feature = "postgres")]
+        "postgres:URL",
     ];
     if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") }
 }
@@ -301,11 +347,23 @@ fn parse_postgres(scheme: &str, rest: &str) -> Result<ProviderUri, UriError> {
     } else {
         Zeroizing::new(rest.to_owned())
     };
+    let invalid = |problem: String| UriError::Invalid { form: "postgres:URL", problem };
     if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
-        let problem = "want a URL that starts with postgres://";
-        return Err(UriError::Invalid { form: "postgres:URL", problem: problem.to_owned() });
+        return Err(invalid("want a URL that starts with postgres://".to_owned()));
     }
-    Ok(ProviderUri::Postgres(PostgresUrl(url)))
+    let url = PostgresUrl(url);
+    let mut fleets = url.0.split_once('?').map_or("", |(_, query)| query).split('&').filter_map(fleet_in);
+    match (fleets.next(), fleets.next()) {
+        (_, Some(_)) => return Err(invalid("it names a fleet twice".to_owned())),
+        (Some(fleet), None) if !is_fleet_name(fleet) => {
+            let problem = "a fleet is named in lower-case letters, digits, `-` and `.`, as in `?fleet=oidc.example.com`";
+            return Err(invalid(problem.to_owned()));
+        }
+        _ => {}
+    }
+    #[cfg(feature = "postgres")]
+    url.check().map_err(|error| invalid(error.to_string()))?;
+    Ok(ProviderUri::Postgres(url))
 }
 
 /// `url` without its passwords. Masks too much rather than too little: with an unescaped `/` or `@` in a password

@@ -23,6 +23,7 @@ pub(crate) mod config;
 pub(crate) mod healthcheck;
 pub(crate) mod keys;
 pub(crate) mod man;
+pub(crate) mod migrate;
 pub(crate) mod mint;
 pub(crate) mod overrides;
 mod pages;
@@ -82,6 +83,12 @@ pub(crate) enum Verb {
     Quickstart(quickstart::Args),
     /// Make, list, show and export keys
     Keys(keys::Args),
+    /// Move the ring to another provider
+    ///
+    /// The document is copied byte for byte, read back, and its key set compared; what is in the old place stays there.
+    /// Run again, it finds the ring there already. A ring that is there and is not an earlier revision of the same one
+    /// is a conflict (75), and stays. The fleet must be stopped.
+    Migrate(migrate::Args),
     /// Mint a token on a running replica, through its admin socket or over TCP
     ///
     /// Standard output gets the token alone, so that it can be used as TOKEN=$(oneseal mint --sub pod --aud rp).
@@ -128,6 +135,7 @@ impl Cli {
             Verb::Check(args) => check::run(args, globals).await,
             Verb::Quickstart(args) => quickstart::run(args, globals).await,
             Verb::Keys(args) => keys::run(args, globals).await,
+            Verb::Migrate(args) => migrate::run(args).await,
             Verb::Mint(args) => mint::run(args, globals).await,
             Verb::Admin(args) => admin::run(args, globals).await,
             Verb::Verify(args) => verify::run(args, globals).await,
@@ -216,7 +224,7 @@ const UNTRUSTED: &str = "its certificate is not trusted: name the file of who vo
                          issuer.ca_bundle, or look at the host's name and the date";
 
 /// Those whose values are judged and never repeated by who reads them, and the one that may hold a public key.
-const JUDGED: [&str; 5] = ["--provider", "--passphrase", "--issuer", "--member", "--claim"];
+const JUDGED: [&str; 7] = ["--provider", "--passphrase", "--issuer", "--member", "--claim", "--from", "--to"];
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 done · 1 the answer is no · 64 usage · 69 unavailable · 70 internal · 71 cannot bind ·

@@ -106,7 +106,7 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
 }
 
 /// The fleet's name where none is configured: the issuer's host and path in the letters that a name may have.
-pub(super) fn fleet_of(issuer: &IssuerUrl) -> String {
+pub(crate) fn fleet_of(issuer: &IssuerUrl) -> String {
     let name = format!("{}{}", issuer.host(), issuer.base_path()).to_ascii_lowercase();
     let name: String = name
         .chars()

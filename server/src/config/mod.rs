@@ -48,6 +48,8 @@ pub(crate) use explain::Effective;
 pub(crate) use schema::schema;
 pub(crate) use sources::Sources;
 
+pub(crate) use choose::fleet_of;
+
 use choose::Chosen;
 
 /// What `serve` runs with. `Debug` shows no secret.

@@ -107,6 +107,7 @@ pub struct Capabilities {
     journals: bool,
     can_be_missing: bool,
     can_lose_answers: bool,
+    takes_documents_only: bool,
     only_name: Option<&'static str>,
 }
 
@@ -119,6 +120,7 @@ impl Capabilities {
             journals: false,
             can_be_missing: true,
             can_lose_answers: false,
+            takes_documents_only: false,
             only_name: None,
         }
     }
@@ -132,6 +134,13 @@ impl Capabilities {
     #[must_use]
     pub const fn of_one_entry(mut self, name: &'static str) -> Self {
         self.only_name = Some(name);
+        self
+    }
+
+    /// It takes ring documents only: values that have the shape of one.
+    #[must_use]
+    pub const fn of_documents(mut self) -> Self {
+        self.takes_documents_only = true;
         self
     }
 
@@ -221,7 +230,7 @@ fn change(id: Uuid) -> Change {
 /// may be more entries, two that must always agree with it.
 fn entries(fixture: &dyn ProviderFixture, tag: &str, id: Uuid) -> Entries {
     let filler = tag.repeat(8192 / tag.len());
-    let document = format!(r#"{{"change_id":"{id}","tag":"{tag}","filler":"{filler}"}}"#);
+    let document = document(&format!(r#""change_id":"{id}","tag":"{tag}","filler":"{filler}""#));
     let Some(name) = fixture.capabilities().only_name else {
         let mut entries = Entries::single(Entries::KEYRING, document);
         entries.insert("current.pem", tag);
@@ -229,6 +238,21 @@ fn entries(fixture: &dyn ProviderFixture, tag: &str, id: Uuid) -> Entries {
         return entries;
     };
     Entries::single(name, document)
+}
+
+/// The shape of a ring document, with `members` in it.
+fn document(members: &str) -> String {
+    let ring = r#""format":1,"issuer":"https://conformance.invalid","incarnation":{"number":1},"revision":1,"keys":[]"#;
+    format!("{{{ring},{members}}}")
+}
+
+/// A value that holds `text`: that alone, where the backend does not want a document around it.
+fn value(fixture: &dyn ProviderFixture, text: &str) -> String {
+    if fixture.capabilities().takes_documents_only {
+        document(&format!(r#""filler":"{text}""#))
+    } else {
+        text.to_owned()
+    }
 }
 
 /// The tag of a record made by [`entries`], after asserting that all of it is what that tag makes.

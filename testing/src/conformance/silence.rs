@@ -6,7 +6,7 @@ use std::fmt::Write;
 use oneseal_providers::{Entries, ProviderError, Revision, SecretProvider};
 use uuid::Uuid;
 
-use super::{ProviderFixture, change};
+use super::{ProviderFixture, change, value};
 use crate::Canary;
 
 /// Whatever is printed of provider, record and errors, the values are not in it.
@@ -15,8 +15,9 @@ pub async fn secrets_stay_secret(fixture: &dyn ProviderFixture) {
     fixture.put(holding(fixture, &canary, 1)).await;
     let provider = fixture.provider();
     let record = provider.load().await.expect("the record is there");
+    let put = value(fixture, canary.text());
     assert!(
-        record.entries.iter().any(|(_, value)| value.expose() == canary.bytes()),
+        record.entries.iter().any(|(_, value)| value.expose() == put.as_bytes()),
         "the canary is in place"
     );
 
@@ -42,14 +43,14 @@ async fn refusals(
         provider.create(holding(fixture, canary, 1), change(Uuid::new_v4())).await,
         provider.replace(&elsewhere, holding(fixture, canary, 2), change(Uuid::new_v4())).await,
         provider.replace(&elsewhere, holding(fixture, canary, too_many), change(Uuid::new_v4())).await,
-        provider.replace(&elsewhere, Entries::single("../up", canary.text()), change(Uuid::new_v4())).await,
+        provider.replace(&elsewhere, Entries::single("../up", value(fixture, canary.text())), change(Uuid::new_v4())).await,
     ];
     outcomes.into_iter().filter_map(Result::err).collect()
 }
 
 fn holding(fixture: &dyn ProviderFixture, canary: &Canary, times: usize) -> Entries {
     let name = fixture.capabilities().only_name.unwrap_or(Entries::KEYRING);
-    Entries::single(name, canary.text().repeat(times))
+    Entries::single(name, value(fixture, &canary.text().repeat(times)))
 }
 
 /// All that an error and its causes say.

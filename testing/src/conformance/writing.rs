@@ -5,7 +5,7 @@ use oneseal_coordination::FenceToken;
 use oneseal_providers::{Change, Entries, ErrorKind, SecretProvider};
 use uuid::Uuid;
 
-use super::{ProviderFixture, assert_kind, change, entries, in_time, tag_of};
+use super::{ProviderFixture, assert_kind, change, entries, in_time, tag_of, value};
 use crate::Outcome;
 
 /// `create` writes the first record and tells its revision; a second one finds it and leaves it alone.
@@ -71,7 +71,8 @@ pub async fn too_large_is_refused_beforehand(fixture: &dyn ProviderFixture) {
     let provider = fixture.provider();
     let limit = provider.describe().max_bytes;
     let name = capabilities.only_name.unwrap_or(Entries::KEYRING);
-    let sized = |total: usize| Entries::single(name, vec![b'x'; total - name.len()]);
+    let around = name.len() + value(fixture, "").len();
+    let sized = |total: usize| Entries::single(name, value(fixture, &"x".repeat(total - around)));
 
     assert_kind(provider.create(sized(limit + 1), change(Uuid::new_v4())).await, ErrorKind::TooLarge);
     assert_kind(provider.load().await, ErrorKind::NotFound);

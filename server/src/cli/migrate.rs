@@ -1,0 +1,285 @@
+//! `oneseal migrate`: the ring of one provider, byte for byte in another.
+//!
+//! It writes by create-if-absent or by compare-and-swap, reads back, and compares: the key set that a replica would
+//! serve is the same before and after, or the command has failed. Nothing is taken away from where the ring was. Run
+//! again, it finds the ring there already.
+//!
+//! A replica that serves from the old place while another rotates in the new one would split the fleet, so it wants
+//! the fleet stopped. Where a database is on either side its registry tells; a file has none, and then the operator
+//! says so.
+
+use std::sync::Arc;
+
+use oneseal_coordination::EventDraft;
+use oneseal_providers::{Change, Durability, ErrorKind, ProviderError, ProviderUri, Revision, SecretProvider};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::exit::{Exit, Failure};
+use crate::output;
+use held::Held;
+use plan::Step;
+
+mod alive;
+mod held;
+mod plan;
+
+/// From where to where.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Where the ring is, such as file:/var/lib/oneseal/keyring.json or postgres:URL
+    // Texts here: clap would repeat a key that is pasted by mistake, and a database's password.
+    #[arg(long, value_name = "URI", allow_hyphen_values = true)]
+    from: String,
+    /// Where it shall be
+    #[arg(long, value_name = "URI", allow_hyphen_values = true)]
+    to: String,
+    /// Say that no replica of this fleet runs, where no registry can tell
+    #[arg(long)]
+    fleet_is_stopped: bool,
+    /// Only say what would be done
+    #[arg(long)]
+    dry_run: bool,
+    /// Do it
+    #[arg(long)]
+    yes: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Does it.
+///
+/// # Errors
+/// A side cannot be read or written, holds no ring, or replicas run.
+///
+/// # Cancel safety
+/// Dropped, the ring is in the new place, whole, or not at all; run again, it tells.
+pub(crate) async fn run(args: Args) -> Result<Exit, Failure> {
+    let (from, to) = (parse("--from", &args.from)?, parse("--to", &args.to)?);
+    if from == to {
+        return Err(Failure::usage("--from and --to name the same place"));
+    }
+    let source = open("--from", &from, None)?;
+    let held = held::read(&source).await?;
+    let target = open("--to", &to, Some(&held.fleet()))?;
+    let there = there(&target).await?;
+    let step = plan::decide(&held, there.as_ref());
+    if matches!(step, Step::Create | Step::Raise { .. }) {
+        check_place(&to, &target, &held)?;
+        alive::refuse_running_fleet(&from, &to, &held, args.fleet_is_stopped).await?;
+    }
+    let is_asked = args.yes && !args.dry_run;
+    let report = Report { held: &held, source: &source, target: &target, step: &step, is_done: is_asked };
+    let writes = matches!(step, Step::Create | Step::Raise { .. });
+    if writes && !args.yes && !args.dry_run {
+        return Err(Failure::usage(report.told()).with_hint("Nothing was done. --yes does it."));
+    }
+    if writes && is_asked {
+        write(&held, there.as_ref().map(|there| &there.revision), &source, &target).await?;
+        confirm(&held, &target).await?;
+    }
+    let exit = if matches!(step, Step::Conflict(_)) { Exit::TryLater } else { Exit::Done };
+    if args.json {
+        return output::answer(report.json(), exit);
+    }
+    output::print(&report.told())?;
+    Ok(exit)
+}
+
+fn parse(flag: &str, text: &str) -> Result<ProviderUri, Failure> {
+    ProviderUri::parse(text).map_err(|error| Failure::usage(format!("{flag}: {error}")))
+}
+
+fn open(flag: &str, uri: &ProviderUri, fleet: Option<&str>) -> Result<Arc<dyn SecretProvider>, Failure> {
+    uri.open_for(fleet).map_err(|error| Failure::usage(format!("{flag}: {error}")))
+}
+
+/// What is there, or nothing.
+async fn there(target: &Arc<dyn SecretProvider>) -> Result<Option<Held>, Failure> {
+    match target.load().await {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(held::failure(error, "nothing was done")),
+        Ok(_) => held::read(target).await.map(Some),
+    }
+}
+
+/// Refuses a place that would lose the ring or not take it, before anything is sent there.
+fn check_place(to: &ProviderUri, target: &Arc<dyn SecretProvider>, held: &Held) -> Result<(), Failure> {
+    let description = target.describe();
+    let place = format!("{}:{}", description.kind, description.location);
+    if !description.writable {
+        return Err(Failure::refused(format!("{place} cannot be written; nothing was done")));
+    }
+    if let Durability::Ephemeral(why) | Durability::ImageLayer(why) = &description.durability {
+        return Err(Failure::refused(format!("{place} would not keep the ring: {why}; nothing was done")));
+    }
+    if matches!(to, ProviderUri::Postgres(_)) {
+        let fits = oneseal_providers::postgres::check(&place, &held.entries);
+        fits.map_err(|error| held::failure(error, "nothing was done"))?;
+    }
+    Ok(())
+}
+
+/// Writes the ring where it shall be; where the answer is lost, looks.
+async fn write(
+    held: &Held,
+    expected: Option<&Revision>,
+    source: &Arc<dyn SecretProvider>,
+    target: &Arc<dyn SecretProvider>,
+) -> Result<(), Failure> {
+    let change = change(held, source);
+    let written = match expected {
+        None => target.create(held.copy(), change).await,
+        Some(expected) => target.replace(expected, held.copy(), change).await,
+    };
+    match written {
+        Ok(_) => Ok(()),
+        // What is there now tells whether it was written.
+        Err(error) if error.kind() == ErrorKind::OutcomeUnknown => Ok(()),
+        Err(error) if matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::Conflict) => {
+            Err(held::failure(error, "somebody else has written there just now: run this again"))
+        }
+        Err(error) => Err(held::failure(error, "nothing was done")),
+    }
+}
+
+/// The change's id is the document's own, if it tells: who asks for that change finds it in the new place as well.
+fn change(held: &Held, source: &Arc<dyn SecretProvider>) -> Change {
+    let from = source.describe();
+    let payload = json!({
+        "issuer": held.head.issuer,
+        "incarnation": held.head.incarnation.number,
+        "revision": held.head.revision,
+        "document_sha256": held.document.to_string(),
+        "from": format!("{}:{}", from.kind, from.location),
+    });
+    Change {
+        id: held.change_id.unwrap_or_else(Uuid::new_v4),
+        actor: "oneseal migrate".to_owned(),
+        reason: "the ring moves to another provider".to_owned(),
+        event: EventDraft::new("ring.migrated", payload.to_string()),
+        fence: None,
+    }
+}
+
+/// Reads back: the same bytes, and the same key set.
+async fn confirm(held: &Held, target: &Arc<dyn SecretProvider>) -> Result<(), Failure> {
+    let there = held::read(target).await?;
+    if there.document == held.document && there.jwks == held.jwks {
+        return Ok(());
+    }
+    let location = target.describe().location;
+    let message = format!("{location} does not hold what was written there: somebody else writes there; run this again");
+    Err(Failure::new(Exit::TryLater, message))
+}
+
+/// How a provider's failure ends the command.
+fn exit_of(kind: ErrorKind) -> Exit {
+    match kind {
+        ErrorKind::Denied => Exit::Denied,
+        ErrorKind::Unavailable | ErrorKind::OutcomeUnknown => Exit::Unavailable,
+        ErrorKind::Conflict | ErrorKind::AlreadyExists | ErrorKind::Fenced => Exit::TryLater,
+        _ => Exit::Refused,
+    }
+}
+
+/// What is told of it.
+struct Report<'a> {
+    held: &'a Held,
+    source: &'a Arc<dyn SecretProvider>,
+    target: &'a Arc<dyn SecretProvider>,
+    step: &'a Step,
+    is_done: bool,
+}
+
+impl Report<'_> {
+    fn told(&self) -> String {
+        let (Held { head, keys, jwks, .. }, from, to) = (self.held, place(self.source), place(self.target));
+        let ring = format!(
+            "the ring of {}, incarnation {}, revision {}, {keys} published",
+            head.issuer, head.incarnation.number, head.revision
+        );
+        let will = |what: &str| if self.is_done { what.to_owned() } else { format!("would be {what}") };
+        let what = match self.step {
+            Step::Create => will("copied"),
+            Step::Raise { from } => format!("{}, over revision {from}", will("copied")),
+            Step::Skip => "already there".to_owned(),
+            Step::Conflict(why) => format!("conflict, nothing was done: {why}"),
+        };
+        let [copied, skipped, conflict] = self.counts();
+        let mut text = format!("{ring}\n  from  {from}\n  to    {to}\n{what}\n");
+        text.push_str(&format!("copied {copied}, skipped {skipped}, conflict {conflict}\n"));
+        if !matches!(self.step, Step::Conflict(_)) {
+            let when = if self.is_done || self.step == &Step::Skip { "before and after" } else { "before" };
+            text.push_str(&format!("JWKS sha256 {when} {jwks}\n"));
+        }
+        if self.is_done && !matches!(self.step, Step::Conflict(_)) {
+            text.push_str("Now name the new place as the provider. The old one was left as it is.\n");
+        }
+        text
+    }
+
+    /// ```json
+    /// {"copied": 1, "skipped": 0, "conflict": 0, "dry_run", "from", "to", "issuer", "incarnation", "revision",
+    ///  "jwks_sha256", "document_sha256", "replaced_revision": null, "reason": null}
+    /// ```
+    fn json(&self) -> Value {
+        let Held { head, jwks, document, .. } = self.held;
+        let [copied, skipped, conflict] = self.counts();
+        let (replaced, reason) = match self.step {
+            Step::Raise { from } => (Some(*from), None),
+            Step::Conflict(why) => (None, Some(why)),
+            Step::Create | Step::Skip => (None, None),
+        };
+        json!({
+            "copied": copied,
+            "skipped": skipped,
+            "conflict": conflict,
+            "dry_run": !self.is_done,
+            "from": place(self.source),
+            "to": place(self.target),
+            "issuer": head.issuer,
+            "incarnation": head.incarnation.number,
+            "revision": head.revision,
+            "jwks_sha256": jwks.to_string(),
+            "document_sha256": document.to_string(),
+            "replaced_revision": replaced,
+            "reason": reason,
+        })
+    }
+
+    /// Copied, skipped, in conflict.
+    fn counts(&self) -> [u32; 3] {
+        match self.step {
+            Step::Create | Step::Raise { .. } => [1, 0, 0],
+            Step::Skip => [0, 1, 0],
+            Step::Conflict(_) => [0, 0, 1],
+        }
+    }
+}
+
+fn place(provider: &Arc<dyn SecretProvider>) -> String {
+    let description = provider.describe();
+    format!("{}:{}", description.kind, description.location)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_ends_as_what_it_is() {
+        for (kind, exit) in [
+            (ErrorKind::Denied, Exit::Denied),
+            (ErrorKind::Unavailable, Exit::Unavailable),
+            (ErrorKind::Conflict, Exit::TryLater),
+            (ErrorKind::Unsealed, Exit::Refused),
+            (ErrorKind::NotFound, Exit::Refused),
+        ] {
+            let failure = held::failure(ProviderError::new(kind, "here", "why"), "nothing was done");
+            assert_eq!(failure.exit(), exit, "{kind:?}");
+            assert_eq!(failure.to_string(), "here: why; nothing was done");
+        }
+    }
+}
