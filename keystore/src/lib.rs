@@ -60,6 +60,7 @@ pub use issuer_url::IssuerUrl;
 pub use jwk::{KeyId, PublicKey};
 pub use keystore::{Follower, Freshness, Keystore, KeystoreOptions};
 pub use permit::GenerationPermit;
+pub use place::provider_findings;
 pub use rotation::Rotation;
 pub use signer::Signer;
 pub use snapshot::{Identity, Snapshot};

@@ -51,17 +51,26 @@ pub(crate) fn judge_advice(description: &Description) -> Findings {
 
 /// One bounded read, its failure told as a finding.
 pub(crate) async fn load(provider: &dyn SecretProvider) -> Result<Record, Findings> {
-    let mut findings = Findings::new();
     match tokio::time::timeout(PROVIDER_TIMEOUT, provider.load()).await {
-        Ok(Ok(record)) => return Ok(record),
-        Ok(Err(error)) => findings.push(of_provider_error(error.kind()), error.location(), in_full(&error)),
-        Err(_) => findings.push(
-            &PROVIDER_UNAVAILABLE,
-            provider.describe().location,
-            format!("no answer within {} s", PROVIDER_TIMEOUT.as_secs()),
-        ),
+        Ok(Ok(record)) => Ok(record),
+        Ok(Err(error)) => Err(provider_findings(&error)),
+        Err(_) => {
+            let mut findings = Findings::new();
+            findings.push(
+                &PROVIDER_UNAVAILABLE,
+                provider.describe().location,
+                format!("no answer within {} s", PROVIDER_TIMEOUT.as_secs()),
+            );
+            Err(findings)
+        }
     }
-    Err(findings)
+}
+
+/// A provider's failure as a finding, for whoever asks a provider by itself.
+pub fn provider_findings(error: &ProviderError) -> Findings {
+    let mut findings = Findings::new();
+    findings.push(of_provider_error(error.kind()), error.location(), in_full(error));
+    findings
 }
 
 /// With what to do about it where nothing was found. That depends on the place, and on whether a key has ever been

@@ -5,8 +5,8 @@
 //! one conformance suite (`oneseal-testing`) judges them all.
 //!
 //! ```text
-//! file · env · inline ──►  Record { revision, change_id, entries }  ──►  keystore
-//!                     ◄──  replace / create (compare-and-swap)      ◄──
+//! file · env · inline · postgres ──►  Record { revision, change_id, entries }  ──►  keystore
+//!                                ◄──  replace / create (compare-and-swap)      ◄──
 //! ```
 //!
 //! ```
@@ -30,7 +30,11 @@ mod error;
 pub mod file;
 #[cfg(feature = "inline")]
 pub mod inline;
+#[cfg(any(feature = "file", feature = "postgres"))]
+mod jitter;
 mod pasted;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 mod provider;
 mod record;
 mod uri;

@@ -93,15 +93,13 @@ impl ProviderUri {
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    #[cfg_attr(not(feature = "postgres"), expect(unused_variables, reason = "only Postgres keeps several"))]
+    #[expect(unused_variables, reason = "only Postgres keeps several")]
     pub fn open_for(&self, fleet: Option<&str>) -> Result<Arc<dyn SecretProvider>, UriError> {
         match self {
             #[cfg(feature = "file")]
             Self::File(path) => Ok(Arc::new(crate::FileProvider::new(path))),
             #[cfg(feature = "inline")]
             Self::Env(name) => Ok(Arc::new(crate::EnvProvider::new(name))),
-            #[cfg(feature = "postgres")]
-            Self::Postgres(url) => Ok(Arc::new(url.provider(fleet)?)),
             unavailable => Err(UriError::NotAvailable { scheme: unavailable.scheme() }),
         }
     }
@@ -166,7 +164,10 @@ fn fleet_in(pair: &str) -> Option<&str> {
 fn is_fleet_name(name: &str) -> bool {
     let outer = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let inner = |c: char| outer(c) || matches!(c, '-' | '.');
-    name.len() <= MAX_FLEET_NAME && name.starts_with(outer) && name.ends_with(outer) && name.chars().all(inner)
+    name.len() <= MAX_FLEET_NAME
+        && name.starts_with(outer)
+        && name.ends_with(outer)
+        && name.chars().all(inner)
 }
 
 /// The longest name of a fleet, as in configuration.
@@ -252,8 +253,6 @@ fn available() -> String {
         "file:PATH",
         #[cfg(feature = "inline")]
         "env:NAME",
-        #[cfg(feature = "postgres")]
-        "postgres:URL",
     ];
     if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") }
 }
@@ -361,8 +360,6 @@ fn parse_postgres(scheme: &str, rest: &str) -> Result<ProviderUri, UriError> {
         }
         _ => {}
     }
-    #[cfg(feature = "postgres")]
-    url.check().map_err(|error| invalid(error.to_string()))?;
     Ok(ProviderUri::Postgres(url))
 }
 

@@ -98,6 +98,17 @@ fn every_answer_is_as_its_schema_says() {
     judge.judge("check", &run(&mut oneseal(["check", "--json", "--offline", "--config", "/dev/null"])));
     judge.judge("check-codes", &run(&mut oneseal(["check", "--codes", "--json"])));
 
+    let migrate = |to: &str, more: &[&str]| {
+        let ring = format!("file:{}", text(&judge.replica.dir.path().join("keyring.json")));
+        let arguments = ["migrate", "--json", "--fleet-is-stopped", "--from", &ring, "--to", to];
+        run(oneseal(arguments).args(more))
+    };
+    let elsewhere = format!("file:{}", file("copy.json"));
+    judge.judge("migrate", &migrate(&elsewhere, &["--dry-run"]));
+    let other = format!("file:{}", file("quickstart/keyring.json"));
+    judge.judge("migrate", &migrate(&other, &["--yes"]));
+    judge.judge("error", &migrate("file:/no/such/ring.json", &["--yes"]));
+
     judge.judge("error", &run(&mut oneseal(["brew", "--json"])));
     judge.judge("error", &judge.keys("show", &["no-such-key"]));
     judge.judge("error", &run(&mut oneseal(["keys", "list", "--json", "--config", "/dev/null"])));

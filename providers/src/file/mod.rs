@@ -51,6 +51,7 @@ use std::time::Duration;
 
 use tokio::task;
 
+use crate::jitter::with_jitter;
 use crate::{
     BoxFuture, Change, Description, Durability, Entries, ErrorKind, ProviderError, Record, Revision,
     SecretProvider,
@@ -179,7 +180,7 @@ impl SecretProvider for FileProvider {
                 if self.read().await.is_ok_and(|record| record.revision != *since) {
                     return;
                 }
-                watch.event_or(watch::with_jitter(self.poll)).await;
+                watch.event_or(with_jitter(self.poll)).await;
             }
         })
     }

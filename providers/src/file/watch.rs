@@ -14,7 +14,6 @@ use futures_util::StreamExt;
 #[cfg(target_os = "linux")]
 use inotify::{EventStream, Inotify, WatchMask};
 use tokio::time;
-use uuid::Uuid;
 
 use super::layout::{self, DATA_LINK};
 use super::{parent, resolved};
@@ -89,13 +88,6 @@ impl Watch {
     }
 }
 
-/// `interval` give or take a tenth, so that replicas do not read in step.
-pub(super) fn with_jitter(interval: Duration) -> Duration {
-    let (random, ..) = Uuid::new_v4().as_fields();
-    let part = f64::from(random) / f64::from(u32::MAX);
-    interval.mul_f64(0.9 + 0.2 * part)
-}
-
 /// Which directories to watch, and which names in them matter.
 #[derive(Debug)]
 struct Interest {
@@ -152,14 +144,6 @@ impl Interest {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn jitter_stays_within_a_tenth() {
-        for _ in 0..100 {
-            let wait = with_jitter(Duration::from_secs(10));
-            assert!((9.0..=11.0).contains(&wait.as_secs_f64()), "{wait:?}");
-        }
-    }
 
     #[test]
     fn a_neighbour_or_our_own_lock_file_wakes_nobody() {

@@ -1,3 +1,4 @@
+#![cfg_attr(not(test), expect(dead_code, reason = "the row that is made of it is yet to come"))]
 //! What may rest in the row: one ring document, without a private half in plain text.
 //!
 //! A provider parses no key, so all of this goes by shape: which members there are, and what they are called. It is
@@ -153,7 +154,8 @@ impl<'de> Visitor<'de> for Search<'_> {
         while let Some(name) = members.next_key::<Name<'de>>()? {
             let name = name.0;
             let shown = shown(&name);
-            let place = if self.place.is_empty() { shown.to_owned() } else { format!("{}.{shown}", self.place) };
+            let place =
+                if self.place.is_empty() { shown.to_owned() } else { format!("{}.{shown}", self.place) };
             is_jwk |= name == "kty";
             if name == PLAIN {
                 self.found.get_or_insert_with(|| place.clone());
@@ -206,7 +208,8 @@ impl<'de> Visitor<'de> for Search<'_> {
 
 /// A name as messages show it: whatever is there in place of one may be a key.
 fn shown(name: &str) -> &str {
-    let is_plain = name.len() <= 32 && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
+    let is_plain =
+        name.len() <= 32 && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
     if is_plain { name } else { "?" }
 }
 
@@ -307,7 +310,10 @@ mod tests {
             (r#"{"format":1,"keys":[]}"#, "incarnation"),
             (r#"{"format":1,"keys":[],"incarnation":{"number":1}}"#, "revision"),
             (r#"{"format":1,"keys":[],"incarnation":{"number":1},"revision":1e3}"#, "revision"),
-            (r#"{"format":1,"keys":[],"incarnation":{"number":1},"revision":9223372036854775808}"#, "revision"),
+            (
+                r#"{"format":1,"keys":[],"incarnation":{"number":1},"revision":9223372036854775808}"#,
+                "revision",
+            ),
             (r#"{"format":1,"keys":[],"incarnation":{"number":1},"revision":1}"#, "issuer"),
         ] {
             let refused = judged(text).expect_err(text).to_string();

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use oneseal_coordination::EventDraft;
-use oneseal_providers::{Change, Durability, ErrorKind, ProviderError, ProviderUri, Revision, SecretProvider};
+use oneseal_providers::{Change, Durability, ErrorKind, ProviderUri, Revision, SecretProvider};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -37,6 +37,9 @@ pub(crate) struct Args {
     /// Say that no replica of this fleet runs, where no registry can tell
     #[arg(long)]
     fleet_is_stopped: bool,
+    /// Say that the new place outlives this host or container although it does not look like it
+    #[arg(long)]
+    durable: bool,
     /// Only say what would be done
     #[arg(long)]
     dry_run: bool,
@@ -66,7 +69,7 @@ pub(crate) async fn run(args: Args) -> Result<Exit, Failure> {
     let there = there(&target).await?;
     let step = plan::decide(&held, there.as_ref());
     if matches!(step, Step::Create | Step::Raise { .. }) {
-        check_place(&to, &target, &held)?;
+        check_place(&to, &target, &held, args.durable)?;
         alive::refuse_running_fleet(&from, &to, &held, args.fleet_is_stopped).await?;
     }
     let is_asked = args.yes && !args.dry_run;
@@ -99,24 +102,32 @@ fn open(flag: &str, uri: &ProviderUri, fleet: Option<&str>) -> Result<Arc<dyn Se
 async fn there(target: &Arc<dyn SecretProvider>) -> Result<Option<Held>, Failure> {
     match target.load().await {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(held::failure(error, "nothing was done")),
+        Err(error) => Err(held::refused(&error).with_hint(NOTHING_DONE)),
         Ok(_) => held::read(target).await.map(Some),
     }
 }
 
 /// Refuses a place that would lose the ring or not take it, before anything is sent there.
-fn check_place(to: &ProviderUri, target: &Arc<dyn SecretProvider>, held: &Held) -> Result<(), Failure> {
+fn check_place(
+    to: &ProviderUri,
+    target: &Arc<dyn SecretProvider>,
+    held: &Held,
+    is_durable: bool,
+) -> Result<(), Failure> {
     let description = target.describe();
     let place = format!("{}:{}", description.kind, description.location);
     if !description.writable {
         return Err(Failure::refused(format!("{place} cannot be written; nothing was done")));
     }
-    if let Durability::Ephemeral(why) | Durability::ImageLayer(why) = &description.durability {
-        return Err(Failure::refused(format!("{place} would not keep the ring: {why}; nothing was done")));
+    if let (false, Durability::Ephemeral(why) | Durability::ImageLayer(why)) =
+        (is_durable, &description.durability)
+    {
+        let message = format!("{place} would not keep the ring: {why}; nothing was done");
+        return Err(Failure::refused(message).with_hint("If it does all the same, say --durable."));
     }
     if matches!(to, ProviderUri::Postgres(_)) {
         let fits = oneseal_providers::postgres::check(&place, &held.entries);
-        fits.map_err(|error| held::failure(error, "nothing was done"))?;
+        fits.map_err(|error| held::refused(&error).with_hint(NOTHING_DONE))?;
     }
     Ok(())
 }
@@ -137,10 +148,7 @@ async fn write(
         Ok(_) => Ok(()),
         // What is there now tells whether it was written.
         Err(error) if error.kind() == ErrorKind::OutcomeUnknown => Ok(()),
-        Err(error) if matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::Conflict) => {
-            Err(held::failure(error, "somebody else has written there just now: run this again"))
-        }
-        Err(error) => Err(held::failure(error, "nothing was done")),
+        Err(error) => Err(held::refused(&error).with_hint(NOTHING_DONE)),
     }
 }
 
@@ -170,19 +178,13 @@ async fn confirm(held: &Held, target: &Arc<dyn SecretProvider>) -> Result<(), Fa
         return Ok(());
     }
     let location = target.describe().location;
-    let message = format!("{location} does not hold what was written there: somebody else writes there; run this again");
+    let message = format!(
+        "{location} does not hold what was written there: somebody else writes there; run this again"
+    );
     Err(Failure::new(Exit::TryLater, message))
 }
 
-/// How a provider's failure ends the command.
-fn exit_of(kind: ErrorKind) -> Exit {
-    match kind {
-        ErrorKind::Denied => Exit::Denied,
-        ErrorKind::Unavailable | ErrorKind::OutcomeUnknown => Exit::Unavailable,
-        ErrorKind::Conflict | ErrorKind::AlreadyExists | ErrorKind::Fenced => Exit::TryLater,
-        _ => Exit::Refused,
-    }
-}
+const NOTHING_DONE: &str = "Nothing was done.";
 
 /// What is told of it.
 struct Report<'a> {
@@ -262,24 +264,4 @@ impl Report<'_> {
 fn place(provider: &Arc<dyn SecretProvider>) -> String {
     let description = provider.describe();
     format!("{}:{}", description.kind, description.location)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_failure_ends_as_what_it_is() {
-        for (kind, exit) in [
-            (ErrorKind::Denied, Exit::Denied),
-            (ErrorKind::Unavailable, Exit::Unavailable),
-            (ErrorKind::Conflict, Exit::TryLater),
-            (ErrorKind::Unsealed, Exit::Refused),
-            (ErrorKind::NotFound, Exit::Refused),
-        ] {
-            let failure = held::failure(ProviderError::new(kind, "here", "why"), "nothing was done");
-            assert_eq!(failure.exit(), exit, "{kind:?}");
-            assert_eq!(failure.to_string(), "here: why; nothing was done");
-        }
-    }
 }

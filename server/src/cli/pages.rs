@@ -191,6 +191,20 @@ pub(crate) static PAGES: &[Page] = &[
         ],
     },
     Page {
+        verb: "migrate",
+        exits: &[
+            (0, "copied, or there already"),
+            (69, "a provider does not answer, or it is not known whether it has written"),
+            (75, "another ring is there, or replicas run"),
+            DENIED,
+            (78, "a place is refused, or there is no ring to move"),
+        ],
+        examples: &[
+            "oneseal migrate --from file:./ring.json --to file:./copy.json --fleet-is-stopped --dry-run",
+            "oneseal migrate --from file:./ring.json --to 'postgres://oneseal@localhost/oneseal' --fleet-is-stopped --yes",
+        ],
+    },
+    Page {
         verb: "mint",
         exits: &[
             (0, "minted"),

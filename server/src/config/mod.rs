@@ -95,7 +95,7 @@ impl Config {
 
     /// The name of the replicas that serve this issuer from one ring: `ring.fleet`, or the issuer's host and path.
     pub(crate) fn fleet(&self) -> String {
-        self.settings.fleet.clone().unwrap_or_else(|| choose::fleet_of(&self.issuer))
+        self.settings.fleet.clone().unwrap_or_else(|| fleet_of(&self.issuer))
     }
 }
 

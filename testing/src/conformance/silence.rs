@@ -43,7 +43,13 @@ async fn refusals(
         provider.create(holding(fixture, canary, 1), change(Uuid::new_v4())).await,
         provider.replace(&elsewhere, holding(fixture, canary, 2), change(Uuid::new_v4())).await,
         provider.replace(&elsewhere, holding(fixture, canary, too_many), change(Uuid::new_v4())).await,
-        provider.replace(&elsewhere, Entries::single("../up", value(fixture, canary.text())), change(Uuid::new_v4())).await,
+        provider
+            .replace(
+                &elsewhere,
+                Entries::single("../up", value(fixture, canary.text())),
+                change(Uuid::new_v4()),
+            )
+            .await,
     ];
     outcomes.into_iter().filter_map(Result::err).collect()
 }

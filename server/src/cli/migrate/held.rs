@@ -1,16 +1,15 @@
 //! One side of a migration: the ring that a provider holds, with what must be the same on the other side.
 
-use std::error::Error;
 use std::sync::Arc;
 
 use oneseal_keystore::ring::{self, Reading};
-use oneseal_keystore::{Algorithm, Digest, Findings, IssuerUrl, Rotation, Snapshot};
-use oneseal_providers::{Entries, Record, Revision, SecretBytes, SecretProvider};
+use oneseal_keystore::{Algorithm, Digest, Findings, IssuerUrl, Rotation, Snapshot, provider_findings};
+use oneseal_providers::{Entries, ProviderError, Record, Revision, SecretBytes, SecretProvider};
 use serde::Deserialize;
 use uuid::Uuid;
 
 use crate::config;
-use crate::exit::{Exit, Failure};
+use crate::exit::Failure;
 
 /// A ring document, judged.
 #[derive(Debug)]
@@ -75,25 +74,19 @@ impl Held {
 /// # Errors
 /// It cannot be had, or it is no ring document that a replica would serve.
 pub(super) async fn read(provider: &Arc<dyn SecretProvider>) -> Result<Held, Failure> {
-    let record = provider.load().await.map_err(|error| failure(error, ""))?;
+    let record = provider.load().await.map_err(|error| refused(&error))?;
     let description = provider.describe();
     let location = format!("{}:{}", description.kind, description.location);
     let judging = tokio::task::spawn_blocking(move || judge(record, &location));
     judging.await.map_err(|error| Failure::internal("the ring was not judged to its end").because(error))?
 }
 
-/// A provider's failure in the words of the command line.
-pub(super) fn failure(error: oneseal_providers::ProviderError, what_holds: &str) -> Failure {
-    let exit = super::exit_of(error.kind());
-    let message = if what_holds.is_empty() { error.to_string() } else { format!("{error}; {what_holds}") };
-    match error.source().map(oneseal_keystore::findings::chain) {
-        Some(cause) => Failure::new(exit, format!("{message}: {cause}")),
-        None => Failure::new(exit, message),
-    }
+/// A provider's failure with its code and cure.
+pub(super) fn refused(error: &ProviderError) -> Failure {
+    Failure::found(provider_findings(error))
 }
 
 fn judge(record: Record, location: &str) -> Result<Held, Failure> {
-    let refused = |why: &str| Failure::new(Exit::Refused, format!("{location}: {why}"));
     let bare = "here is no ring document, and nothing else is migrated; a key as it is comes into a ring by `oneseal \
                 keys adopt`";
     let document = record.entries.iter().find_map(|(_, value)| {
@@ -101,7 +94,7 @@ fn judge(record: Record, location: &str) -> Result<Held, Failure> {
         let head = serde_json::from_slice::<Head>(text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)).ok()?;
         Some((head, Digest::of(text), SecretBytes::new(text.to_vec())))
     });
-    let (head, digest, document) = document.ok_or_else(|| refused(bare))?;
+    let (head, digest, document) = document.ok_or_else(|| Failure::refused(format!("{location}: {bare}")))?;
     let issuer = IssuerUrl::parse(&head.issuer, location).map_err(Failure::found)?;
     let entries = Entries::single(Entries::KEYRING, document);
     let snapshot = snapshot(&entries, &issuer).map_err(Failure::found)?;

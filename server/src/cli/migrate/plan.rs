@@ -31,7 +31,10 @@ pub(super) fn decide(source: &Held, target: Option<&Held>) -> Step {
         return Step::Conflict(format!("a ring of another issuer is there, of {}", there.issuer));
     }
     if source.head.incarnation != there.incarnation {
-        return Step::Conflict(format!("a ring of another life is there, incarnation {}", there.incarnation.number));
+        return Step::Conflict(format!(
+            "a ring of another life is there, incarnation {}",
+            there.incarnation.number
+        ));
     }
     if continues(source, target) {
         return Step::Raise { from: there.revision };
@@ -39,7 +42,10 @@ pub(super) fn decide(source: &Held, target: Option<&Held>) -> Step {
     if continues(target, source) {
         return Step::Conflict(format!("a later revision of the ring is there, revision {}", there.revision));
     }
-    Step::Conflict(format!("another ring is there, revision {}, which this one does not continue", there.revision))
+    Step::Conflict(format!(
+        "another ring is there, revision {}, which this one does not continue",
+        there.revision
+    ))
 }
 
 /// Whether `later` has the last change of `earlier` in its own log, which is a chain: then all before it is the same.
