@@ -24,6 +24,7 @@
 //! |---|---|
 //! | `file` (default) | [`FileProvider`]: a file, or a directory in kubelet's layout |
 //! | `inline` (default) | [`EnvProvider`] and [`InlineProvider`]: one value, read once |
+//! | `postgres` | `PostgresProvider`: the ring's row in a database, with its history and events |
 
 mod error;
 #[cfg(feature = "file")]
@@ -45,6 +46,8 @@ pub use file::FileProvider;
 #[cfg(feature = "inline")]
 pub use inline::{EnvProvider, InlineProvider};
 pub use pasted::looks_like_key;
+#[cfg(feature = "postgres")]
+pub use postgres::PostgresProvider;
 pub use provider::{Advice, BoxFuture, Change, Description, Durability, SecretProvider};
 pub use record::{Entries, Record, Revision, SecretBytes};
 pub use uri::{PostgresUrl, ProviderUri, UriError};

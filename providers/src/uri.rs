@@ -9,9 +9,13 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
+#[cfg(feature = "postgres")]
+use oneseal_coordination::database::{Database, DatabaseError, DatabaseOptions, DatabaseUrl};
 use thiserror::Error;
 use zeroize::Zeroizing;
 
+#[cfg(feature = "postgres")]
+use crate::PostgresProvider;
 use crate::{SecretProvider, looks_like_key};
 
 /// A provider named by one URI. `Display` gives it back, with a database password masked.
@@ -84,7 +88,8 @@ impl ProviderUri {
     /// is read now.
     ///
     /// # Errors
-    /// [`UriError::NotAvailable`] if this program was built without that kind.
+    /// [`UriError::NotAvailable`] if this program was built without that kind, [`UriError::Invalid`] if a database's URL
+    /// is none that a driver could use.
     pub fn open(&self) -> Result<Arc<dyn SecretProvider>, UriError> {
         self.open_for(None)
     }
@@ -93,13 +98,15 @@ impl ProviderUri {
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    #[expect(unused_variables, reason = "only Postgres keeps several")]
+    #[cfg_attr(not(feature = "postgres"), expect(unused_variables, reason = "only Postgres keeps several"))]
     pub fn open_for(&self, fleet: Option<&str>) -> Result<Arc<dyn SecretProvider>, UriError> {
         match self {
             #[cfg(feature = "file")]
             Self::File(path) => Ok(Arc::new(crate::FileProvider::new(path))),
             #[cfg(feature = "inline")]
             Self::Env(name) => Ok(Arc::new(crate::EnvProvider::new(name))),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(url) => Ok(Arc::new(url.provider(fleet)?)),
             unavailable => Err(UriError::NotAvailable { scheme: unavailable.scheme() }),
         }
     }
@@ -152,6 +159,25 @@ impl PostgresUrl {
     pub fn fleet(&self) -> Option<&str> {
         let (_, query) = self.0.split_once('?')?;
         query.split('&').find_map(fleet_in)
+    }
+}
+
+#[cfg(feature = "postgres")]
+impl PostgresUrl {
+    /// Whether a database can be reached by it, as far as its text tells.
+    fn check(&self) -> Result<DatabaseUrl, UriError> {
+        let url = DatabaseUrl::parse(&self.database_url());
+        url.map_err(|error| UriError::Invalid { form: "postgres:URL", problem: format!("the URL {error}") })
+    }
+
+    fn provider(&self, fleet: Option<&str>) -> Result<PostgresProvider, UriError> {
+        let unusable =
+            |error: DatabaseError| UriError::Invalid { form: "postgres:URL", problem: error.to_string() };
+        let database = Database::new(DatabaseOptions::new(self.check()?)).map_err(unusable)?;
+        Ok(match self.fleet().or(fleet) {
+            Some(fleet) => PostgresProvider::new(database, fleet),
+            None => PostgresProvider::of_only_fleet(database),
+        })
     }
 }
 
@@ -253,6 +279,8 @@ fn available() -> String {
         "file:PATH",
         #[cfg(feature = "inline")]
         "env:NAME",
+        #[cfg(feature = "postgres")]
+        "postgres:URL",
     ];
     if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") }
 }
@@ -455,6 +483,9 @@ mod tests {
             ("k8s:NS/name", "lower-case"),
             ("aws:", "ARN"),
             ("postgres:mysql://h/db", "postgres://"),
+            ("postgres://u@h/db?fleet=Upper", "lower-case"),
+            ("postgres://u@h/db?fleet=", "lower-case"),
+            ("postgres://u@h/db?fleet=a&fleet=b", "twice"),
         ] {
             let message = ProviderUri::parse(text).expect_err(text).to_string();
             assert!(message.contains(wanted), "{text}: {message}");
@@ -463,7 +494,8 @@ mod tests {
         assert!(!far.contains("did you mean"), "{far}");
         for text in ["", "/etc/key.pem", "vault:secret/x"] {
             let message = ProviderUri::parse(text).expect_err(text).to_string();
-            assert!(!message.contains("k8s:") && !message.contains("postgres:"), "{text}: {message}");
+            assert!(!message.contains("k8s:"), "{text}: {message}");
+            assert_eq!(message.contains("postgres:URL"), cfg!(feature = "postgres"), "{text}: {message}");
             #[cfg(all(feature = "file", feature = "inline"))]
             assert!(message.contains("file:PATH, env:NAME"), "{text}: {message}");
         }
@@ -506,12 +538,43 @@ mod tests {
 
     #[test]
     fn a_known_kind_that_is_not_built_in_is_refused_by_name() {
-        for text in ["k8s:ns/name", "aws:ring", "postgres://h/db"] {
+        let kinds: &[&str] = if cfg!(feature = "postgres") {
+            &["k8s:ns/name", "aws:ring"]
+        } else {
+            &["k8s:ns/name", "aws:ring", "postgres://h/db"]
+        };
+        for text in kinds {
             let error = ProviderUri::parse(text).expect(text).open().expect_err(text).to_string();
             assert!(error.contains("not in this version"), "{error}");
             #[cfg(feature = "file")]
             assert!(error.contains("file:PATH"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_fleet_is_named_beside_what_the_driver_takes() {
+        for (text, url, fleet) in [
+            ("postgres://u@h/db", "postgres://u@h/db", None),
+            ("postgres://u@h/db?fleet=a.b-1", "postgres://u@h/db", Some("a.b-1")),
+            ("postgres://u@h/db?sslmode=verify-ca&fleet=a", "postgres://u@h/db?sslmode=verify-ca", Some("a")),
+            ("postgres://u@h/db?fleet=a&host=/run", "postgres://u@h/db?host=/run", Some("a")),
+        ] {
+            let ProviderUri::Postgres(read) = ProviderUri::parse(text).expect(text) else { panic!("{text}") };
+            assert_eq!((&**read.database_url(), read.fleet()), (url, fleet), "{text}");
+        }
+    }
+
+    #[cfg(feature = "postgres")]
+    #[test]
+    fn a_database_is_opened_for_the_fleet_that_is_named_nearest() {
+        let opened = |text: &str, fleet| ProviderUri::parse(text).expect(text).open_for(fleet);
+        let location = |text, fleet| opened(text, fleet).expect(text).describe().location;
+        assert_eq!(location("postgres://u:pw@h/db?fleet=a", Some("b")), "h:5432/db (fleet a)");
+        assert_eq!(location("postgres://u:pw@h/db", Some("b")), "h:5432/db (fleet b)");
+        assert_eq!(location("postgres://u:pw@h/db", None), "h:5432/db");
+        let refused =
+            opened("postgres://u:s3cret@h/db?sslmode=require", None).expect_err("in clear").to_string();
+        assert!(refused.contains("verify-full") && !refused.contains("s3cret"), "{refused}");
     }
 
     #[cfg(all(feature = "file", feature = "inline"))]

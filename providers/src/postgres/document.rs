@@ -1,4 +1,3 @@
-#![cfg_attr(not(test), expect(dead_code, reason = "the row that is made of it is yet to come"))]
 //! What may rest in the row: one ring document, without a private half in plain text.
 //!
 //! A provider parses no key, so all of this goes by shape: which members there are, and what they are called. It is

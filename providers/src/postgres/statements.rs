@@ -1,0 +1,61 @@
+//! The statements that write, each with the row's history and its hint in one: what a row says and what its history
+//! says cannot come apart.
+//!
+//! Names are written in full: behind a pooler the `search_path` may be somebody else's. Values go as parameters in
+//! binary form and never into the text, which servers log.
+
+/// The new row, if there is none. Parameters: fleet, incarnation, revision, document, change id, actor, public document.
+pub(super) const CREATE: &str = "
+WITH written AS (
+    INSERT INTO oneseal.rings (fleet, incarnation, revision, document, change_id, written_at, written_by)
+    VALUES ($1, $2, $3, $4, $5::text::uuid, clock_timestamp(), $6)
+    ON CONFLICT (fleet) DO NOTHING
+    RETURNING fleet, incarnation, revision, digest, change_id, written_at, written_by
+), kept AS (
+    INSERT INTO oneseal.ring_history
+        (fleet, incarnation, revision, digest, public_document, change_id, written_at, written_by)
+    SELECT fleet, incarnation, revision, digest, $7, change_id, written_at, written_by FROM written
+)
+SELECT digest, pg_notify('oneseal_ring', fleet)::text FROM written";
+
+/// The row in place of the one with the expected incarnation, revision and digest. Parameters: as of [`CREATE`], then
+/// those three.
+pub(super) const REPLACE: &str = "
+WITH written AS (
+    UPDATE oneseal.rings
+    SET incarnation = $2, revision = $3, document = $4, change_id = $5::text::uuid,
+        written_at = clock_timestamp(), written_by = $6
+    WHERE fleet = $1 AND incarnation = $8 AND revision = $9 AND digest = $10
+    RETURNING fleet, incarnation, revision, digest, change_id, written_at, written_by
+), kept AS (
+    INSERT INTO oneseal.ring_history
+        (fleet, incarnation, revision, digest, public_document, change_id, written_at, written_by)
+    SELECT fleet, incarnation, revision, digest, $7, change_id, written_at, written_by FROM written
+)
+SELECT digest, pg_notify('oneseal_ring', fleet)::text FROM written";
+
+/// The row of one fleet, or with a null for its name up to two of all fleets: one is the only one, two are too many. A
+/// document above the limit is not sent. Parameters: fleet, limit in bytes.
+pub(super) const LOAD: &str = "
+SELECT fleet, incarnation, revision, digest, change_id::text, octet_length(document),
+    CASE WHEN octet_length(document) <= $2 THEN document END AS document
+FROM oneseal.rings WHERE $1::text IS NULL OR fleet = $1 ORDER BY fleet LIMIT 2";
+
+/// What names the revision, without the document. Parameter: fleet, or null for the only one.
+pub(super) const LOOK: &str = "
+SELECT incarnation, revision, digest FROM oneseal.rings WHERE $1::text IS NULL OR fleet = $1 ORDER BY fleet LIMIT 2";
+
+/// The names of the fleets, up to two.
+pub(super) const FLEETS: &str = "SELECT fleet FROM oneseal.rings ORDER BY fleet LIMIT 2";
+
+/// Tells those who listen on [`CHANNEL`] something that is no fleet's name. Parameter: what.
+pub(super) const CALL: &str = "SELECT pg_notify('oneseal_ring', $1)";
+
+/// Which server connection this is.
+pub(super) const WHO: &str = "SELECT pg_backend_pid()";
+
+/// Ends a server connection of this role. Parameter: its number.
+pub(super) const END_SESSION: &str = "SELECT pg_terminate_backend($1)";
+
+/// Where a write tells the fleet's name.
+pub(super) const CHANNEL: &str = "oneseal_ring";

@@ -1,0 +1,141 @@
+//! One write: one transaction, or nothing.
+
+use oneseal_coordination::database::WriteTx;
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+
+use super::document::Document;
+use super::revision::RowRevision;
+use super::statements::{CREATE, FLEETS, REPLACE};
+use super::{PostgresProvider, Whose, judge};
+use crate::{Change, Entries, ErrorKind, ProviderError, Revision};
+
+impl PostgresProvider {
+    /// Writes the row: in place of the one at `expected`, or where there is none.
+    pub(super) async fn write(
+        &self,
+        expected: Option<&Revision>,
+        entries: Entries,
+        change: Change,
+    ) -> Result<Revision, ProviderError> {
+        // Before a connection is asked for: what is refused here may be a key, and is never sent.
+        let document = judge(&self.location(), &entries)?;
+        let mut tx = self.database.write().await.map_err(|error| self.failed(error))?;
+        match self.prepare(&mut tx, expected, &document, &change).await {
+            Ok(revision) => {
+                tx.commit().await.map_err(|error| self.uncommitted(error))?;
+                Ok(revision)
+            }
+            Err(error) => {
+                tx.roll_back().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// All of the transaction but its end. A transaction that does not come to its COMMIT changes nothing.
+    async fn prepare(
+        &self,
+        tx: &mut WriteTx,
+        expected: Option<&Revision>,
+        document: &Document<'_>,
+        change: &Change,
+    ) -> Result<Revision, ProviderError> {
+        if let Some(fence) = &change.fence {
+            tx.fence(fence).await.map_err(|error| self.failed(error))?;
+        }
+        let fleet = self.fleet(tx, expected.is_some()).await?;
+        let row = match expected {
+            None => self.create_row(tx, &fleet, document, change).await?,
+            Some(expected) => self.replace_row(tx, &fleet, expected, document, change).await?,
+        };
+        let digest = row.try_get("digest").map_err(|error| self.unreadable(error))?;
+        self.tell(tx, document, change).await?;
+        Ok(RowRevision { incarnation: document.incarnation, revision: document.revision, digest }.into())
+    }
+
+    /// Last before COMMIT: from here on every other writer of events waits for this one.
+    async fn tell(
+        &self,
+        tx: &mut WriteTx,
+        document: &Document<'_>,
+        change: &Change,
+    ) -> Result<(), ProviderError> {
+        let told = tx.append(&change.actor, &document.issuer, &change.event).await;
+        told.map(drop).map_err(|error| self.untold(error))
+    }
+
+    async fn create_row(
+        &self,
+        tx: &mut WriteTx,
+        fleet: &str,
+        document: &Document<'_>,
+        change: &Change,
+    ) -> Result<PgRow, ProviderError> {
+        let id = change.id.to_string();
+        let row = tx.fetch_optional(bound(CREATE, fleet, document, change, &id)).await;
+        row.map_err(|error| self.failed(error))?
+            .ok_or_else(|| self.fault(ErrorKind::AlreadyExists, "there is a ring already"))
+    }
+
+    async fn replace_row(
+        &self,
+        tx: &mut WriteTx,
+        fleet: &str,
+        expected: &Revision,
+        document: &Document<'_>,
+        change: &Change,
+    ) -> Result<PgRow, ProviderError> {
+        // A text that is none of ours names no row that there could be.
+        let at = RowRevision::parse(expected).unwrap_or_default();
+        let id = change.id.to_string();
+        let update = bound(REPLACE, fleet, document, change, &id);
+        let update = update.bind(at.incarnation).bind(at.revision).bind(&*at.digest);
+        if let Some(row) = tx.fetch_optional(update).await.map_err(|error| self.failed(error))? {
+            return Ok(row);
+        }
+        let is_there = tx.fetch_optional(sqlx::query(IS_THERE).bind(fleet)).await;
+        Err(match is_there.map_err(|error| self.failed(error))? {
+            Some(_) => self.fault(ErrorKind::Conflict, "it is no longer at the expected revision"),
+            None => self.fault(ErrorKind::NotFound, "there is no ring to replace"),
+        })
+    }
+
+    /// The name of the fleet whose row is written.
+    async fn fleet(&self, tx: &mut WriteTx, is_there: bool) -> Result<String, ProviderError> {
+        if let Whose::Fleet(fleet) = &self.whose {
+            return Ok(fleet.clone());
+        }
+        let rows = tx.fetch_all(sqlx::query(FLEETS)).await.map_err(|error| self.failed(error))?;
+        match rows.as_slice() {
+            [row] => row.try_get("fleet").map_err(|error| self.unreadable(error)),
+            [] if is_there => Err(self.fault(ErrorKind::NotFound, "there is no ring to replace")),
+            [] => {
+                let detail =
+                    "it is not said whose ring this is; name the fleet, as in postgres://…?fleet=NAME";
+                Err(self.fault(ErrorKind::Malformed, detail))
+            }
+            _ => Err(self.several_fleets()),
+        }
+    }
+}
+
+const IS_THERE: &str = "SELECT 1 FROM oneseal.rings WHERE fleet = $1";
+
+/// The statement with what it writes, as parameters.
+fn bound<'q>(
+    statement: &'static str,
+    fleet: &'q str,
+    document: &'q Document<'_>,
+    change: &'q Change,
+    id: &'q str,
+) -> sqlx::query::Query<'q, sqlx::Postgres, sqlx::postgres::PgArguments> {
+    sqlx::query(statement)
+        .bind(fleet)
+        .bind(document.incarnation)
+        .bind(document.revision)
+        .bind(document.bytes)
+        .bind(id)
+        .bind(&*change.actor)
+        .bind(&*document.public)
+}
