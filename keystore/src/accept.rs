@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::codes::{FLEET_KEY_REPLACED, FLEET_KID_REUSED, RING_ROLLED_BACK};
+use crate::codes::{FLEET_KEY_REPLACED, FLEET_KID_REUSED, RING_ROLLED_BACK, RING_UNAUTHENTIC};
 use crate::findings::Code;
 use crate::findings::Finding;
 use crate::ring::{KeyState, Origin};
@@ -43,12 +43,25 @@ pub(crate) fn accept(
     if let Some(kid) = reused_kid(seen, new) {
         return refuse(&FLEET_KID_REUSED, format!("{kid} is another key now"));
     }
+    let ring_key = ring_key(served, new);
+    if let RingKeyIs::Older = ring_key {
+        return refuse(&RING_ROLLED_BACK, "it is signed by a ring key that has been replaced".to_owned());
+    }
     let disjoint = !new.keys().iter().any(|key| served.verifier(key.kid.as_str()).is_some());
-    if disjoint && !same_ring_key(served, new) {
+    if disjoint && !matches!(ring_key, RingKeyIs::Vouched) {
         if allow_key_replacement {
             return Verdict::Replace;
         }
         return refuse(&FLEET_KEY_REPLACED, replaced(served, new));
+    }
+    if let RingKeyIs::Another(now) = ring_key {
+        if allow_key_replacement {
+            return Verdict::Replace;
+        }
+        return refuse(
+            &RING_UNAUTHENTIC,
+            format!("the ring key is {now} now, and neither a KEK nor the one before vouches for it"),
+        );
     }
     match signing_on(served, new) {
         kids if kids.is_empty() => Verdict::Serve,
@@ -56,8 +69,10 @@ pub(crate) fn accept(
     }
 }
 
+/// The digest covers all that is public, the ring key and the incarnation's id among it.
 fn same(served: &Snapshot, new: &Snapshot) -> bool {
-    served.identity() == new.identity() && served.origin() == new.origin()
+    let is_bare = |snapshot: &Snapshot| *snapshot.origin() == Origin::Bare;
+    served.identity() == new.identity() && is_bare(served) == is_bare(new)
 }
 
 /// Documents only: down in incarnation or revision, or sideways to another content of the same number.
@@ -97,11 +112,32 @@ fn reused_kid<'a>(seen: &SeenKids, new: &'a Snapshot) -> Option<&'a KeyId> {
     new.keys().iter().find(is_other).map(|key| &key.kid)
 }
 
-/// A whole set may change where the ring key itself vouches for it: after an emergency every key is new.
-fn same_ring_key(served: &Snapshot, new: &Snapshot) -> bool {
-    match (served.origin(), new.origin()) {
-        (Origin::Document { ring_key: old, .. }, Origin::Document { ring_key: new, .. }) => old == new,
-        _ => false,
+/// What the new ring key is to the one that is served under.
+enum RingKeyIs<'a> {
+    /// There are not two of them.
+    Absent,
+    /// The same, or one that the KEK or an unbroken chain of endorsements vouches for: a whole key set may change then,
+    /// as it does in an emergency.
+    Vouched,
+    /// One that the served one, or one before it, has endorsed a successor of. An old backup, or a leaked one at work.
+    Older,
+    /// Nobody vouches for it.
+    Another(&'a KeyId),
+}
+
+fn ring_key<'a>(served: &Snapshot, new: &'a Snapshot) -> RingKeyIs<'a> {
+    let Origin::Document { ring_key: old, endorsed_by: replaced, .. } = served.origin() else {
+        return RingKeyIs::Absent;
+    };
+    let Origin::Document { ring_key: now, endorsed_by, vouched_by_kek, .. } = new.origin() else {
+        return RingKeyIs::Absent;
+    };
+    if replaced.contains(now) {
+        RingKeyIs::Older
+    } else if old == now || endorsed_by.contains(old) || *vouched_by_kek {
+        RingKeyIs::Vouched
+    } else {
+        RingKeyIs::Another(now)
     }
 }
 
@@ -136,6 +172,7 @@ fn refuse(code: &'static Code, message: String) -> Verdict {
 mod tests {
     use super::*;
     use crate::material::PrivateKey;
+    use crate::ring::write::HalfText;
     use crate::ring::{self, write};
     use crate::{Algorithm, IssuerUrl, Rotation};
     use oneseal_providers::Entries;
@@ -150,8 +187,8 @@ mod tests {
         let Ok(Value::Object(mut public)) = serde_json::from_str(GOLDEN) else { panic!("an object") };
         public.remove("sig");
         let all = public["keys"].as_array().expect("keys").clone();
-        let text = |key: &Value| zeroize::Zeroizing::new(key["private"].to_string());
-        let privates: Vec<_> = kept.iter().map(|i| text(&all[*i])).collect();
+        let text = |key: &Value| HalfText::plain(zeroize::Zeroizing::new(key["private"].to_string()));
+        let privates: Vec<_> = kept.iter().map(|i| Some(text(&all[*i]))).collect();
         let keys = kept.iter().map(|i| without_private(&all[*i]));
         public["keys"] = keys.collect();
         let ring_key = PrivateKey::parse(ring_key.as_bytes()).expect("a good key");
@@ -161,7 +198,8 @@ mod tests {
             "endorsements": [],
         });
         change(&mut public);
-        let bytes = write::sign_and_render(Value::Object(public), &privates, &ring_key);
+        let ring_half = HalfText::plain(ring_key.expose_jwk());
+        let bytes = write::sign_and_render(Value::Object(public), &privates, Some(&ring_half), &ring_key);
         let bytes = bytes.expect("it can be written");
         snapshot(Entries::single("keyring.json", bytes.to_vec()))
     }

@@ -11,6 +11,7 @@ pub fn all() -> Vec<&'static Code> {
         CODES,
         crate::fleet::CODES,
         crate::material::CODES,
+        crate::rewrap::CODES,
         crate::rotation::CODES,
         crate::seal::CODES,
     ]
@@ -58,6 +59,8 @@ pub(crate) static CODES: &[&Code] = &[
     &RING_TWO_ACTIVE,
     &RING_DUPLICATE_KEY,
     &RING_SEALED_WITHOUT_KEK,
+    &RING_HALF_UNOPENED,
+    &RING_UNPINNED,
     &RING_UNAUTHENTIC,
     &RING_ROLLED_BACK,
     &RING_ACTIVATED_UNPUBLISHED,
@@ -196,13 +199,27 @@ pub(crate) static RING_DUPLICATE_KEY: Code = Code::refused(
 );
 pub(crate) static RING_SEALED_WITHOUT_KEK: Code = Code::refused(
     "ring.sealed_without_kek",
-    "A private half is sealed and this process has no key to open it.",
-    "Configure [kek], with a version of oneseal that seals.",
+    "A private half is sealed under a key-encryption key that this process has not.",
+    "Give this process the KEK that the finding names, as [kek] or among [[kek.previous]]; `ring.mode = \"public-only\"` \
+     serves the documents without one.",
+);
+pub(crate) static RING_HALF_UNOPENED: Code = Code::warning(
+    "ring.half_unopened",
+    "A private half is sealed under a key-encryption key that this replica has not: its key is published, and this \
+     replica could not sign with it after a restart.",
+    "Give this replica the KEK that the finding names, as [kek] or among [[kek.previous]], before it restarts.",
+);
+pub(crate) static RING_UNPINNED: Code = Code::refused(
+    "ring.unpinned",
+    "The ring is sealed, and a replica that opens nothing cannot tell whether it is the fleet's.",
+    "Set ring.pin to the ring key's thumbprint, which `keys init` printed and `keys list` shows where the KEK is.",
 );
 pub(crate) static RING_UNAUTHENTIC: Code = Code::refused(
     "ring.unauthentic",
-    "The ring document is not signed by its ring key, or its log was altered.",
-    "Restore the last good revision and find out who wrote this one.",
+    "Nobody vouches for the ring: it is not signed by the ring key that is believed here, a half was tampered with, its \
+     log was altered, or it is not sealed although [kek] or ring.pin is set.",
+    "Restore the last good revision and find out who wrote this one; a ring of your own that was never sealed is sealed \
+     once by `keys rewrap --from-unsealed`.",
 );
 pub(crate) static RING_ROLLED_BACK: Code = Code::refused(
     "ring.rolled_back",

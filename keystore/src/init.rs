@@ -12,6 +12,7 @@ use crate::material::{self, KeyError, PrivateKey};
 use crate::place::{judge_place, load};
 use crate::reading::{self, Opening};
 use crate::ring::{self, Origin, Reading, Ring, write};
+use crate::seal::{self, Keks, SealError};
 use crate::{Algorithm, Findings, GenerationPermit, Identity, IssuerUrl, KeyId, KeyType, Rotation};
 
 /// What the first ring is to be.
@@ -35,6 +36,12 @@ pub struct InitRequest {
     pub passphrase: Option<Arc<dyn SecretProvider>>,
     /// The member that holds the key, for one that is there already.
     pub member: Option<String>,
+    /// Where the key-encryption keys rest, as in [`KeystoreOptions::keks`](crate::KeystoreOptions::keks): with any, the
+    /// ring is sealed under the first. Default: none, and the right to write the place is the trust.
+    pub keks: Vec<Arc<dyn SecretProvider>>,
+    /// The ring key that is believed of a ring that is there already; see
+    /// [`KeystoreOptions::pin`](crate::KeystoreOptions::pin).
+    pub pin: Option<KeyId>,
 }
 
 impl InitRequest {
@@ -49,6 +56,8 @@ impl InitRequest {
             reason: "first key".to_owned(),
             passphrase: None,
             member: None,
+            keks: Vec::new(),
+            pin: None,
         }
     }
 }
@@ -77,6 +86,8 @@ pub struct Initialised {
     pub keys: Vec<(KeyId, Algorithm)>,
     /// Thumbprint of the ring key: what a public-only replica pins. `None` for bare keys.
     pub ring_key: Option<KeyId>,
+    /// The id of the key-encryption key that its private halves are sealed under; `None` where they are not sealed.
+    pub sealed_under: Option<String>,
     /// Which ring it is.
     pub identity: Identity,
 }
@@ -116,8 +127,13 @@ pub async fn init_telling(
     let description = provider.describe();
     let mut findings = judge_place(&description, &PROVIDER_INIT_IN_IMAGE);
     findings.extend(request.rotation.check("rotation"));
+    // Before anything is made: a ring that was sealed under what is no KEK could not be opened again.
+    let (keks, _) = seal::load(&request.keks).await.map_err(InitError::Refused)?;
+    if !cfg!(feature = "seal") && !keks.is_empty() {
+        return Err(InitError::Internal(SealError::NotBuilt.into()));
+    }
     match load(provider).await {
-        Ok(record) => return read(record, &request, false).await,
+        Ok(record) => return read(record, &request, &keks, false).await,
         Err(found) if found.contains(&PROVIDER_NOT_FOUND) => {}
         Err(found) => findings.extend(found),
     }
@@ -126,11 +142,13 @@ pub async fn init_telling(
     }
     let made = generate(&request, tell).await?;
     let change_id = Uuid::new_v4();
-    let bytes = document(&made, &request, clock, change_id)?;
+    let bytes = document(&made, &request, &keks, clock, change_id)?;
     let entries = Entries::single(Entries::KEYRING, bytes);
     match provider.create(entries, change(change_id, &request)).await {
-        Ok(_) => reload(provider, &request, true).await,
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => reload(provider, &request, false).await,
+        Ok(_) => reload(provider, &request, &keks, true).await,
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            reload(provider, &request, &keks, false).await
+        }
         Err(error) => Err(InitError::Write(error)),
     }
 }
@@ -208,6 +226,7 @@ async fn generate(
 fn document(
     made: &Made,
     request: &InitRequest,
+    keks: &Keks,
     clock: &dyn Clock,
     change_id: Uuid,
 ) -> Result<SecretBytes, InitError> {
@@ -216,6 +235,7 @@ fn document(
         rotation: &request.rotation,
         keys: &made.keys,
         ring_key: &made.ring_key,
+        kek: keks.current().map(|kek| &**kek),
         actor: &request.actor,
         reason: &request.reason,
         now: clock.wall(),
@@ -240,18 +260,33 @@ fn change(id: Uuid, request: &InitRequest) -> Change {
 async fn reload(
     provider: &dyn SecretProvider,
     request: &InitRequest,
+    keks: &Keks,
     created: bool,
 ) -> Result<Initialised, InitError> {
     let record = load(provider).await.map_err(InitError::Refused)?;
-    read(record, request, created).await
+    read(record, request, keks, created).await
 }
 
-async fn read(record: Record, request: &InitRequest, created: bool) -> Result<Initialised, InitError> {
-    let opening = Opening { passphrase: request.passphrase.clone(), member: request.member.clone() };
+async fn read(
+    record: Record,
+    request: &InitRequest,
+    keks: &Keks,
+    created: bool,
+) -> Result<Initialised, InitError> {
+    let opening = Opening {
+        passphrase: request.passphrase.clone(),
+        member: request.member.clone(),
+        keks: keks.clone(),
+        pin: request.pin.clone(),
+        ..Opening::default()
+    };
     let issuer = request.issuer.clone();
     let work = move |entries: &Entries, reading: &Reading<'_>| ring::read_with(entries, &issuer, reading);
-    let (ring, _) = reading::read(record, &opening, work).await.result.map_err(InitError::Refused)?;
-    Ok(Initialised { created, keys: kids(&ring), ring_key: pin(&ring.origin), identity: ring.identity })
+    let (ring, _) =
+        reading::read(Arc::new(record), &opening, work).await.result.map_err(InitError::Refused)?;
+    let sealed_under = ring.keys.iter().find_map(|key| key.sealed_under.clone());
+    let (keys, ring_key) = (kids(&ring), pin(&ring.origin));
+    Ok(Initialised { created, keys, ring_key, sealed_under, identity: ring.identity })
 }
 
 fn kids(ring: &Ring) -> Vec<(KeyId, Algorithm)> {

@@ -22,7 +22,8 @@ use crate::findings::Severity;
 use crate::material::PASSPHRASE_UNUSED;
 use crate::place::{advised, judge_place, load, where_to_put_a_key};
 use crate::reading::{self, Opening, Read};
-use crate::ring::Reading;
+use crate::ring::{Mode, Reading};
+use crate::seal::{self, Keks};
 use crate::{Algorithm, Findings, IssuerUrl, KeyId, PublicKey, Rotation, Snapshot, ring};
 
 /// What the keystore needs to know besides its provider.
@@ -45,6 +46,16 @@ pub struct KeystoreOptions {
     /// The member that holds the key, where the value of each entry is a JSON object, as a key/value secret is.
     /// Default: none, the value is the key.
     pub member: Option<String>,
+    /// Where the key-encryption keys of a sealed ring rest: the first is the current one, which seals; the others only
+    /// open. They are read at the start, and again when a record names one that is not among them. With any, nothing
+    /// unsealed is believed. Default: none, and a sealed ring is refused.
+    pub keks: Vec<Arc<dyn SecretProvider>>,
+    /// The thumbprint of the ring key that is believed, or of one whose endorsements lead to it. With one, nothing
+    /// unsealed is believed. Default: none; with a KEK that is what vouches for the ring.
+    pub pin: Option<KeyId>,
+    /// Whether this replica signs. In [`Mode::PublicOnly`] it opens no private half and needs no KEK, and a sealed
+    /// ring needs the pin. Default: [`Mode::Full`].
+    pub mode: Mode,
 }
 
 impl KeystoreOptions {
@@ -57,11 +68,30 @@ impl KeystoreOptions {
             allow_key_replacement: false,
             passphrase: None,
             member: None,
+            keks: Vec::new(),
+            pin: None,
+            mode: Mode::Full,
         }
     }
 
-    fn opening(&self) -> Opening {
-        Opening { passphrase: self.passphrase.clone(), member: self.member.clone() }
+    fn opening(&self, keks: &Keks, known: Option<Arc<Snapshot>>) -> Opening {
+        Opening {
+            passphrase: self.passphrase.clone(),
+            member: self.member.clone(),
+            keks: keks.clone(),
+            pin: self.pin.clone(),
+            mode: self.mode,
+            believe_unsealed: false,
+            known,
+        }
+    }
+
+    /// The KEKs as they are now; none where nothing is opened.
+    async fn load_keks(&self) -> Result<(Keks, Findings), Findings> {
+        match self.mode {
+            Mode::Full => seal::load(&self.keks).await,
+            Mode::PublicOnly => Ok((Keks::default(), Findings::new())),
+        }
     }
 }
 
@@ -74,6 +104,7 @@ pub struct Keystore {
 #[derive(Debug)]
 struct Shared {
     snapshot: ArcSwap<Snapshot>,
+    keks: ArcSwap<Keks>,
     clock: Arc<dyn Clock>,
     /// Boot time of the last good look, in milliseconds.
     fresh_at_ms: AtomicU64,
@@ -158,7 +189,17 @@ impl Keystore {
         let description = provider.describe();
         let mut findings = judge_place(&description, &PROVIDER_IMAGE_LAYER);
         let asked_at = clock.boot();
-        let opened = first(&*provider, &description, &options).await;
+        let (keks, of_keks) = match options.load_keks().await {
+            Ok(loaded) => loaded,
+            Err(found) => {
+                findings.extend(found);
+                // What the ring is like without the KEK would be guessed; whether it is there at all is not.
+                findings.extend(load(&*provider).await.err().unwrap_or_default());
+                return Err(findings);
+            }
+        };
+        findings.extend(of_keks);
+        let opened = first(&*provider, &description, &options, &keks).await;
         let (revision, (snapshot, found)) = match opened {
             Ok(opened) => opened,
             Err(found) => {
@@ -173,6 +214,7 @@ impl Keystore {
         let kids = named(&snapshot).collect();
         let shared = Arc::new(Shared {
             snapshot: ArcSwap::from_pointee(snapshot),
+            keks: ArcSwap::from_pointee(keks),
             clock,
             fresh_at_ms: AtomicU64::new(millis(asked_at)),
             is_static: description.is_static,
@@ -189,6 +231,11 @@ impl Keystore {
     /// The last good snapshot. No lock, no I/O.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.shared.snapshot.load_full()
+    }
+
+    /// The key-encryption keys that this replica has: what it can open, the first of them what it seals with.
+    pub fn keks(&self) -> Arc<Keks> {
+        self.shared.keks.load_full()
     }
 
     /// How old it is.
@@ -223,12 +270,15 @@ async fn first(
     provider: &dyn SecretProvider,
     description: &Description,
     options: &KeystoreOptions,
+    keks: &Keks,
 ) -> Result<(Revision, (Snapshot, Findings)), Findings> {
     let loaded = load(provider).await.map_err(|found| advised(&found, where_to_put_a_key(description)));
     let Read { mut result, asked_passphrase } = match loaded {
         Ok(record) => {
             let revision = record.revision.clone();
-            let Read { result, asked_passphrase } = build(record, description, options).await;
+            let opening = options.opening(keks, None);
+            let Read { result, asked_passphrase } =
+                build(Arc::new(record), description, options, &opening).await;
             Read { result: result.map(|built| (revision, built)), asked_passphrase }
         }
         Err(found) => Read { result: Err(found), asked_passphrase: false },
@@ -254,9 +304,10 @@ async fn first(
 /// Ring and snapshot of a record, off the async workers. What is found in an entry is told with the provider's place:
 /// `current` alone would not say which file it is.
 async fn build(
-    record: Record,
+    record: Arc<Record>,
     description: &Description,
     options: &KeystoreOptions,
+    opening: &Opening,
 ) -> Read<(Snapshot, Findings)> {
     let (kind, location) = (description.kind, description.location.clone());
     let located = move |found: Findings| {
@@ -275,7 +326,7 @@ async fn build(
         notes.extend(found);
         Ok((snapshot, notes))
     };
-    reading::read(record, &options.opening(), work).await
+    reading::read(record, opening, work).await
 }
 
 fn named(snapshot: &Snapshot) -> impl Iterator<Item = (KeyId, PublicKey)> {

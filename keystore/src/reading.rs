@@ -12,12 +12,13 @@ use std::sync::Arc;
 
 use oneseal_providers::{Description, Entries, Record, SecretProvider};
 
-use crate::Findings;
 use crate::codes::PROVIDER_MALFORMED;
 use crate::findings::Finding;
 use crate::material::{ENCRYPTED, Passphrase};
 use crate::place::{advised, judge_advice, load};
-use crate::ring::Reading;
+use crate::ring::{Mode, Reading};
+use crate::seal::Keks;
+use crate::{Findings, KeyId, Snapshot};
 
 /// How the records of a provider are read.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +27,30 @@ pub(crate) struct Opening {
     pub(crate) passphrase: Option<Arc<dyn SecretProvider>>,
     /// The member that holds the key.
     pub(crate) member: Option<String>,
+    /// What opens sealed halves.
+    pub(crate) keks: Keks,
+    /// The ring key that is believed.
+    pub(crate) pin: Option<KeyId>,
+    /// Whether private halves are opened.
+    pub(crate) mode: Mode,
+    /// Whether what is not sealed is believed all the same.
+    pub(crate) believe_unsealed: bool,
+    /// What is served now.
+    pub(crate) known: Option<Arc<Snapshot>>,
+}
+
+impl Opening {
+    fn reading<'a>(&'a self, passphrase: Option<&'a Passphrase>) -> Reading<'a> {
+        Reading {
+            passphrase,
+            member: self.member.as_deref(),
+            keks: Some(&self.keks),
+            pin: self.pin.as_ref(),
+            mode: self.mode,
+            danger_believe_unsealed: self.believe_unsealed,
+            known: self.known.as_deref(),
+        }
+    }
 }
 
 /// What was made of a record.
@@ -38,16 +63,16 @@ pub(crate) struct Read<T> {
 
 /// Runs `work` on the record, and once more with the passphrase if it says that a key is encrypted.
 pub(crate) async fn read<T: Send + 'static>(
-    record: Record,
+    record: Arc<Record>,
     opening: &Opening,
     work: impl Fn(&Entries, &Reading<'_>) -> Result<T, Findings> + Send + Sync + 'static,
 ) -> Read<T> {
-    let job = Arc::new((record, work, opening.member.clone()));
+    let job = Arc::new((record, work, opening.clone()));
     let run = async |passphrase: Option<Passphrase>| {
         let job = Arc::clone(&job);
         let work = move || {
-            let (record, work, member) = &*job;
-            work(&record.entries, &Reading { passphrase: passphrase.as_ref(), member: member.as_deref() })
+            let (record, work, opening) = &*job;
+            work(&record.entries, &opening.reading(passphrase.as_ref()))
         };
         off_worker(work).await
     };

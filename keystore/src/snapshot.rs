@@ -14,7 +14,7 @@ use crate::codes::{
     ISSUER_ALGORITHM_UNLISTED, ISSUER_ALGORITHM_WITHOUT_KEY, ISSUER_NO_RS256, RING_NO_SIGNER,
     RING_OTHER_TIMES,
 };
-use crate::ring::{KeyHistory, KeyState, Origin, Ring};
+use crate::ring::{KeyHistory, KeyState, Mode, Origin, Ring};
 use crate::signer::{SignError, Signer};
 use crate::verify::{UnverifiedJws, Verifier, VerifyError};
 use crate::{Algorithm, Digest, Findings, KeyId, PublicKey, Rotation};
@@ -52,6 +52,8 @@ pub struct PublishedKey {
     pub place: String,
     /// What the ring document tells of its life; `None` for bare keys.
     pub history: Option<KeyHistory>,
+    /// The id of the key-encryption key that its private half is sealed under, if it is sealed.
+    pub sealed_under: Option<String>,
     verifier: Verifier,
 }
 
@@ -64,18 +66,29 @@ pub struct Snapshot {
     etag: String,
     rotation: Rotation,
     keys: Arc<[PublishedKey]>,
+    mode: Mode,
+    /// Names the ring key's private half.
+    ring_half: Option<Digest>,
     /// Every private half that is here.
-    candidates: Arc<[Arc<Signer>]>,
+    candidates: Arc<[Candidate]>,
     /// The ones that sign.
     signing: BTreeMap<Algorithm, Arc<Signer>>,
+}
+
+/// A private half that is open.
+#[derive(Clone, Debug)]
+struct Candidate {
+    signer: Arc<Signer>,
+    /// Names the half as it rests in the document; `None` for bare keys.
+    half: Option<Digest>,
 }
 
 impl Snapshot {
     /// Builds the snapshot of `ring`; `rotation` counts where the ring has none of its own.
     ///
     /// # Errors
-    /// A key of an algorithm that is not in `algorithms`, an active key without private half, a key that fails its
-    /// probe. The other findings are remarks and come back beside the snapshot.
+    /// A key of an algorithm that is not in `algorithms`, an active key without private half (in [`Mode::Full`], unless
+    /// it is sealed and its reader let it pass), a key that fails its probe. The other findings are remarks and come back beside the snapshot.
     pub fn build(
         ring: Ring,
         algorithms: &[Algorithm],
@@ -87,8 +100,9 @@ impl Snapshot {
         let (keys, candidates) = parse_keys(&ring, &mut findings);
         let mut signing = BTreeMap::new();
         for key in keys.iter().filter(|key| key.state == KeyState::Active) {
-            match candidates.iter().find(|signer| *signer.kid() == key.kid) {
-                Some(signer) => drop(signing.insert(key.algorithm, Arc::clone(signer))),
+            match candidates.iter().find(|candidate| *candidate.signer.kid() == key.kid) {
+                Some(candidate) => drop(signing.insert(key.algorithm, Arc::clone(&candidate.signer))),
+                None if ring.mode == Mode::PublicOnly || key.sealed_under.is_some() => {}
                 None => findings.push(&RING_NO_SIGNER, key.kid.as_str(), format!("{} is active", key.kid)),
             }
         }
@@ -102,6 +116,8 @@ impl Snapshot {
             jwks,
             rotation: ring.rotation.unwrap_or_else(|| rotation.clone()),
             keys: keys.into(),
+            mode: ring.mode,
+            ring_half: ring.ring_half,
             candidates: candidates.into(),
             signing,
         };
@@ -112,8 +128,8 @@ impl Snapshot {
     ///
     /// `None` if none of their private halves is here. Their keys are in the JWKS, as every candidate's is.
     pub(crate) fn signing_with(&self, kids: &[KeyId]) -> Option<Self> {
-        let signers: Vec<_> =
-            self.candidates.iter().filter(|signer| kids.contains(signer.kid())).map(Arc::clone).collect();
+        let signers = self.candidates.iter().map(|candidate| &candidate.signer);
+        let signers: Vec<_> = signers.filter(|signer| kids.contains(signer.kid())).map(Arc::clone).collect();
         if signers.is_empty() {
             return None;
         }
@@ -126,9 +142,34 @@ impl Snapshot {
             etag: self.etag.clone(),
             rotation: self.rotation.clone(),
             keys: Arc::clone(&self.keys),
+            mode: self.mode,
+            ring_half: self.ring_half,
             candidates: Arc::clone(&self.candidates),
             signing,
         })
+    }
+
+    /// Whether it can sign at all.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// The signer of the key `kid` if it was made from exactly this private half.
+    pub(crate) fn signer_of(&self, kid: &KeyId, half: Digest) -> Option<&Arc<Signer>> {
+        let is_it = |candidate: &&Candidate| candidate.half == Some(half) && candidate.signer.kid() == kid;
+        self.candidates.iter().find(is_it).map(|candidate| &candidate.signer)
+    }
+
+    /// The signer of the key `kid`, from whatever half it was made.
+    pub(crate) fn signer_named(&self, kid: &KeyId) -> Option<&Arc<Signer>> {
+        self.candidates.iter().map(|candidate| &candidate.signer).find(|signer| signer.kid() == kid)
+    }
+
+    /// Whether exactly this half of the ring key `kid` has been opened.
+    pub(crate) fn opened_ring_key(&self, kid: &KeyId, half: Option<Digest>) -> bool {
+        let is_same = half.is_some() && self.ring_half == half;
+        is_same
+            && matches!(&self.origin, Origin::Document { ring_key, vouched_by_kek: true, .. } if ring_key == kid)
     }
 
     /// Which ring revision this is.
@@ -266,13 +307,15 @@ fn check_times(ring: &Ring, rotation: &Rotation) -> Findings {
     findings
 }
 
-fn parse_keys(ring: &Ring, findings: &mut Findings) -> (Vec<PublishedKey>, Vec<Arc<Signer>>) {
+fn parse_keys(ring: &Ring, findings: &mut Findings) -> (Vec<PublishedKey>, Vec<Candidate>) {
     let mut keys = Vec::new();
     let mut candidates = Vec::new();
     for key in ring.in_jwks_order() {
-        if let Some(private) = &key.private {
+        if let Some(signer) = &key.kept {
+            candidates.push(Candidate { signer: Arc::clone(signer), half: key.half });
+        } else if let Some(private) = &key.private {
             match Signer::new(private, key.algorithm, key.kid.clone()) {
-                Ok(signer) => candidates.push(Arc::new(signer)),
+                Ok(signer) => candidates.push(Candidate { signer: Arc::new(signer), half: key.half }),
                 Err(error) => findings.push(error.code(), &key.place, error.to_string()),
             }
         }
@@ -283,9 +326,10 @@ fn parse_keys(ring: &Ring, findings: &mut Findings) -> (Vec<PublishedKey>, Vec<A
                 state: key.state,
                 public: key.public.clone(),
                 spki: key.public.spki_der(),
-                has_private: key.private.is_some(),
+                has_private: key.private.is_some() || key.kept.is_some(),
                 place: key.place.clone(),
                 history: key.history.clone(),
+                sealed_under: key.sealed_under.clone(),
                 verifier,
             }),
             Err(error) => findings.push(&crate::codes::RING_MALFORMED, &key.place, error.to_string()),

@@ -165,7 +165,7 @@ fn many_costly_keys_cost_no_more_than_a_few() {
     }
     let passphrase = Passphrase::read(OURS.as_bytes()).unwrap();
     let issuer = IssuerUrl::parse("https://oidc.example", "--issuer").unwrap();
-    let reading = Reading { passphrase: Some(&passphrase), member: None };
+    let reading = Reading { passphrase: Some(&passphrase), ..Reading::default() };
     let found = ring::read_with(&entries, &issuer, &reading).unwrap_err();
     let count = |code| found.iter().filter(|finding| finding.code.name == code).count();
     assert_eq!((count("key.wrong_passphrase"), count("key.encryption_cost")), (3, 6), "{found}");

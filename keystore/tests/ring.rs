@@ -214,11 +214,11 @@ fn a_member_twice_is_refused_at_any_depth() {
 }
 
 #[test]
-fn a_sealed_half_without_a_key_to_open_it_is_refused() {
+fn a_sealed_half_that_is_none_is_refused() {
     let mut ring: Value = serde_json::from_str(GOLDEN).unwrap();
     ring["keys"][0].as_object_mut().unwrap().remove("private");
     ring["keys"][0]["sealed"] = json!("eyJ…");
-    assert_eq!(codes(&ring.to_string()), ["ring.sealed_without_kek"]);
+    assert_eq!(codes(&ring.to_string()), ["ring.unauthentic"]);
 }
 
 #[test]

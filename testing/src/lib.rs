@@ -36,6 +36,8 @@ pub mod conformance;
 mod memory;
 #[cfg(feature = "parts")]
 pub mod parts;
+#[cfg(feature = "rings")]
+pub mod rings;
 
 pub use canary::Canary;
 pub use clock::FixedClock;

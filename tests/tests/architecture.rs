@@ -53,7 +53,7 @@ const ROOMS: &[Room] = &[
 const TESTING: Room = Room {
     package: "oneseal-testing",
     folder: "testing",
-    uses: &["oneseal-coordination", "oneseal-providers"],
+    uses: &["oneseal-coordination", "oneseal-providers", "oneseal-keystore"],
 };
 
 /// Members that never leave this repository. They may use every room; nothing may use them.

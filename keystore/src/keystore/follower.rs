@@ -12,9 +12,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Fault, KeystoreOptions, Shared, build, millis, named};
 use crate::accept::{SeenKids, Verdict, accept};
-use crate::codes::{FLEET_KEY_REPLACED, RING_ACTIVATED_UNPUBLISHED};
+use crate::codes::{
+    FLEET_KEY_REPLACED, RING_ACTIVATED_UNPUBLISHED, RING_HALF_UNOPENED, RING_SEALED_WITHOUT_KEK,
+};
 use crate::findings::{Finding, Severity};
 use crate::place::load;
+use crate::seal::Keks;
 use crate::{Findings, KeyId, Snapshot};
 
 /// The task that keeps a [`Keystore`](super::Keystore) up to date.
@@ -171,7 +174,7 @@ impl Follower {
         record: Record,
         on_swap: &mut (impl FnMut(&Arc<Snapshot>) + Send),
     ) -> Result<(), Findings> {
-        let (snapshot, _) = build(record, &self.provider.describe(), &self.options).await.result?;
+        let (snapshot, notes) = self.build(Arc::new(record)).await?;
         let served = self.shared.snapshot.load_full();
         match accept(&served, &self.kids, &snapshot, self.options.allow_key_replacement) {
             Verdict::Unchanged => {}
@@ -185,6 +188,7 @@ impl Follower {
             }
             // A hold outlasts later changes: what it waits for is the caches.
             Verdict::Serve => {
+                tell_unopened(&notes);
                 let hold = self.hold.take().map(|hold| (hold.until, hold.kids));
                 self.serve(snapshot, hold, on_swap);
             }
@@ -208,6 +212,38 @@ impl Follower {
             }
         }
         Ok(())
+    }
+
+    /// Reads the record with the KEKs that are at hand, and once more with those that are there now if it names another.
+    async fn build(&self, record: Arc<Record>) -> Result<(Snapshot, Findings), Findings> {
+        let known = self.shared.snapshot.load_full();
+        let description = self.provider.describe();
+        let run = async |keks: &Keks| {
+            let opening = self.options.opening(keks, Some(Arc::clone(&known)));
+            build(Arc::clone(&record), &description, &self.options, &opening).await.result
+        };
+        let keks = self.shared.keks.load_full();
+        let built = run(&keks).await;
+        let (Ok((_, found)) | Err(found)) = &built;
+        let wants_another = found.contains(&RING_HALF_UNOPENED) || found.contains(&RING_SEALED_WITHOUT_KEK);
+        if !wants_another || self.options.keks.is_empty() {
+            return built;
+        }
+        match self.options.load_keks().await {
+            Ok((now, _)) if !now.ids().eq(keks.ids()) => {
+                tracing::info!(
+                    keks = now.ids().collect::<Vec<_>>().join(", "),
+                    "other key-encryption keys are here now"
+                );
+                self.shared.keks.store(Arc::new(now.clone()));
+                run(&now).await
+            }
+            Ok(_) => built,
+            Err(faults) => {
+                tell(&faults, "the key-encryption keys could not be read again; those from the start stay");
+                built
+            }
+        }
     }
 
     /// Serves `snapshot`; under a hold its older keys sign on as long as their private halves are here.
@@ -307,6 +343,13 @@ fn tell(findings: &Findings, what: &str) {
             Severity::Warning => tracing::warn!(code, place, fault = message, cure, "{what}"),
             Severity::Info => {}
         }
+    }
+}
+
+/// The alarm of a replica that serves on but could not start again.
+fn tell_unopened(notes: &Findings) {
+    for Finding { code, place, message } in notes.iter().filter(|note| note.code == &RING_HALF_UNOPENED) {
+        tracing::error!(code = code.name, place, fault = message, cure = code.cure, "{}", code.meaning);
     }
 }
 

@@ -46,6 +46,8 @@ pub fn read(entries: &Entries, reading: &Reading<'_>) -> Result<(Ring, Findings)
         keys: strongest_roles(keys, &mut notes),
         tombstones: BTreeSet::new(),
         rotation: None,
+        mode: super::Mode::Full,
+        ring_half: None,
     };
     if faults.is_empty() {
         faults.extend(check(&ring));
@@ -136,6 +138,9 @@ fn read_key(
         retiring_at: None,
         place: name.to_owned(),
         history: None,
+        sealed_under: None,
+        kept: None,
+        half: None,
     })
 }
 

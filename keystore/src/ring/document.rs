@@ -2,25 +2,24 @@
 //!
 //! A document has two halves. The *public* one is the JSON object without `private`, `sealed` and `sig`; in its
 //! canonical form (RFC 8785) it is what the digest names and what the signature covers. The *private* one is the
-//! private JWKs, which are read straight from the provider's secret bytes and never become `serde_json` values.
+//! private JWKs, sealed or not, which are read straight from the provider's secret bytes and never become `serde_json`
+//! values. Taking the two apart is [`halves`](super::halves)'s, whom to believe is [`trust`](super::trust)'s.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use oneseal_coordination::UnixTime;
 use oneseal_providers::Entries;
-use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use super::halves::{Half, split, text_of};
+use super::trust::{self, Judging, Opened, Trusted, Whose};
 use super::view::{DocumentView, KeyView, LogEntry};
-use super::{KeyChange, KeyHistory, Origin, Ring, RingKey, check, log};
-use crate::codes::{
-    RING_FORMAT, RING_ISSUER_MISMATCH, RING_MALFORMED, RING_SEALED_WITHOUT_KEK, RING_UNAUTHENTIC,
-};
+use super::{KeyChange, KeyHistory, Origin, Reading, Ring, RingKey, check, endorsement, log};
+use crate::codes::{RING_FORMAT, RING_ISSUER_MISMATCH, RING_MALFORMED, RING_UNAUTHENTIC};
 use crate::findings::Code;
-use crate::json::{self, JsonError};
+use crate::json;
 use crate::jwk::JwkError;
-use crate::material::{KeyError, PrivateKey, published_half};
-use crate::verify::Verifier;
+use crate::material::{KeyError, published_half};
 use crate::{Algorithm, Digest, Findings, Identity, IssuerUrl, KeyId, PublicKey};
 
 /// The format this version reads and writes.
@@ -31,8 +30,6 @@ pub(crate) const JWKS_WRITER: u64 = 1;
 pub(crate) const SIG_TYP: &str = "oneseal-ring+jws";
 /// Relying parties exist that read no more keys than this (OCI API Gateway).
 pub(crate) const MAX_KEYS: usize = 10;
-/// How many successors a ring key's chain of endorsements may name.
-const MAX_ENDORSEMENTS: usize = 16;
 
 /// Whether the entry `name` is a ring document: a JSON object with an integer `format` and an array `keys`. Also
 /// true of what was meant to be one, by its name or by the members that its damaged text still shows, so that a
@@ -57,7 +54,12 @@ pub(crate) fn is_document(name: &str, value: &[u8]) -> bool {
 ///
 /// # Errors
 /// Every fault found; nothing of a faulty document is used.
-pub(crate) fn read(place: &str, value: &[u8], issuer: &IssuerUrl) -> Result<(Ring, Findings), Findings> {
+pub(crate) fn read(
+    place: &str,
+    value: &[u8],
+    issuer: &IssuerUrl,
+    reading: &Reading<'_>,
+) -> Result<(Ring, Findings), Findings> {
     let split = split(value).map_err(|error| one(&RING_MALFORMED, place, error.to_string()))?;
     let view = view(place, &split.public)?;
     let mut faults = check_view(place, &view, issuer);
@@ -71,29 +73,30 @@ pub(crate) fn read(place: &str, value: &[u8], issuer: &IssuerUrl) -> Result<(Rin
         faults.push(&RING_UNAUTHENTIC, format!("{place}: log"), broken);
     }
     let canonical = canonical(&split.public);
-    let ring_key = match check_signature(&view, &split, &canonical) {
-        Ok(kid) => Some(kid),
-        Err(why) => {
-            faults.push(&RING_UNAUTHENTIC, format!("{place}: sig"), why);
-            None
-        }
-    };
+    let trusted = trust::judge(place, &view, &split, &canonical, &Judging { issuer, reading });
+    let trusted = trusted.map_err(|found| faults.extend(found)).ok();
     let mut keys = Vec::new();
     for (i, key) in view.keys.iter().enumerate() {
-        match read_key(key, format!("{place}: keys[{i}]"), split.privates.get(&i)) {
-            Ok(mut read) => {
+        let opening = Judging { issuer, reading };
+        match read_key(key, format!("{place}: keys[{i}]"), split.privates.get(&i), &opening) {
+            Ok((mut read, notes)) => {
                 read.history = Some(history(key, &view.log));
                 keys.push(read);
+                faults.extend(notes);
             }
             Err(found) => faults.extend(found),
         }
     }
-    let (Some(ring_key), false) = (ring_key, faults.has_errors()) else { return Err(faults) };
+    faults.extend(check_ring_key(place, &view, &keys, trusted.as_ref()));
+    let (Some(trusted), false) = (trusted, faults.has_errors()) else { return Err(faults) };
+    faults.extend(trust::told_of_keks(&trusted, &keys, reading));
     let ring = Ring {
         origin: Origin::Document {
             incarnation_id: view.incarnation.id,
-            ring_key,
+            ring_key: trusted.ring_key,
             prev_digest: view.prev_digest.as_deref().and_then(Digest::from_hex),
+            endorsed_by: trusted.endorsed_by,
+            vouched_by_kek: trusted.vouched_by_kek,
         },
         identity: Identity {
             incarnation: view.incarnation.number,
@@ -103,7 +106,10 @@ pub(crate) fn read(place: &str, value: &[u8], issuer: &IssuerUrl) -> Result<(Rin
         keys,
         tombstones: tombstones(place, &view.tombstones)?,
         rotation: Some(view.rotation),
+        mode: reading.mode,
+        ring_half: trusted.half,
     };
+    faults.extend(trusted.notes);
     faults.extend(check(&ring));
     if faults.has_errors() { Err(faults) } else { Ok((ring, faults)) }
 }
@@ -112,76 +118,6 @@ pub(crate) fn read(place: &str, value: &[u8], issuer: &IssuerUrl) -> Result<(Rin
 pub(crate) fn canonical(public: &Map<String, Value>) -> Vec<u8> {
     // Fails only for maps with keys that are no strings, which `Map` cannot hold.
     serde_json_canonicalizer::to_vec(public).unwrap_or_default()
-}
-
-/// A document, taken apart.
-struct Split<'a> {
-    public: Map<String, Value>,
-    /// By position in `keys`.
-    privates: BTreeMap<usize, Half<'a>>,
-    ring_private: Option<Half<'a>>,
-    sig: String,
-}
-
-/// A private half as it rests in the document.
-#[derive(Clone, Copy)]
-enum Half<'a> {
-    Plain(&'a RawValue),
-    Sealed,
-    /// Both forms: which one counts must not be a matter of taste.
-    Both,
-}
-
-/// The text, without the mark that some editors put before it (RFC 8259 section 8.1 lets a reader pass over it).
-fn text_of(value: &[u8]) -> Result<&str, std::str::Utf8Error> {
-    std::str::from_utf8(value.strip_prefix(b"\xef\xbb\xbf").unwrap_or(value))
-}
-
-fn split(value: &[u8]) -> Result<Split<'_>, JsonError> {
-    let text = text_of(value).map_err(|_| JsonError::Syntax { line: 1, column: 1 })?;
-    let mut split =
-        Split { public: Map::new(), privates: BTreeMap::new(), ring_private: None, sig: String::new() };
-    for (name, raw) in json::members(text)? {
-        match name.as_str() {
-            "sig" => split.sig = json::parse(raw.get().as_bytes())?.as_str().unwrap_or_default().to_owned(),
-            "ring_key" => {
-                let (public, half) = split_half(raw)?;
-                split.ring_private = half;
-                split.public.insert(name, public);
-            }
-            "keys" => {
-                let raws: Vec<&RawValue> =
-                    serde_json::from_str(raw.get()).map_err(|error| JsonError::from(&error))?;
-                let mut keys = Vec::new();
-                for (i, raw) in raws.into_iter().enumerate() {
-                    let (public, half) = split_half(raw)?;
-                    keys.push(public);
-                    split.privates.extend(half.map(|half| (i, half)));
-                }
-                split.public.insert(name, Value::Array(keys));
-            }
-            _ => {
-                split.public.insert(name, json::parse(raw.get().as_bytes())?);
-            }
-        }
-    }
-    Ok(split)
-}
-
-/// An object without its `private` and `sealed`, and what was there.
-fn split_half(raw: &RawValue) -> Result<(Value, Option<Half<'_>>), JsonError> {
-    let mut public = Map::new();
-    let mut half = None;
-    for (name, raw) in json::members(raw.get())? {
-        match name.as_str() {
-            "private" => half = Some(half.map_or(Half::Plain(raw), |_| Half::Both)),
-            "sealed" => half = Some(half.map_or(Half::Sealed, |_| Half::Both)),
-            _ => {
-                public.insert(name, json::parse(raw.get().as_bytes())?);
-            }
-        }
-    }
-    Ok((Value::Object(public), half))
 }
 
 /// RFC 8785 writes numbers as doubles do: beyond 2^53 - 1 two different ones would be signed as one.
@@ -242,41 +178,35 @@ fn check_view(place: &str, view: &DocumentView, issuer: &IssuerUrl) -> Findings 
             malformed(member, "not a UUID".to_owned());
         }
     }
-    if view.ring_key.endorsements.len() > MAX_ENDORSEMENTS {
-        malformed("ring_key.endorsements", format!("more than {MAX_ENDORSEMENTS}"));
-    }
-    let ring_key = &view.ring_key;
-    let signs_tokens = view.keys.iter().any(|key| key.kid == ring_key.kid || key.public == ring_key.public);
-    let is_buried = view.tombstones.iter().any(|stone| stone.thumbprint == ring_key.kid);
-    if signs_tokens || is_buried {
-        let what = "the ring key signs the document and nothing else, but it is among the keys or tombstones";
-        malformed("ring_key", what.to_owned());
+    if view.ring_key.endorsements.len() > endorsement::MAX {
+        malformed("ring_key.endorsements", format!("more than {}", endorsement::MAX));
     }
     faults.extend(view.rotation.check(&format!("{place}: rotation")));
     faults
 }
 
-/// The thumbprint of the ring key whose signature over the document holds.
-fn check_signature(view: &DocumentView, split: &Split<'_>, canonical: &[u8]) -> Result<KeyId, String> {
-    let public = PublicKey::from_jwk(&view.ring_key.public).map_err(|error| error.to_string())?;
-    let kid = public.thumbprint();
-    if kid.as_str() != view.ring_key.kid {
-        return Err("ring_key.kid is not the thumbprint of ring_key.public".to_owned());
+/// The ring key signs the document and nothing else, so neither it nor one before it may be found among the keys,
+/// whatever its JWK says beside its parameters.
+fn check_ring_key(place: &str, view: &DocumentView, keys: &[RingKey], trusted: Option<&Trusted>) -> Findings {
+    let before = trusted.map(|trusted| trusted.endorsed_by.as_slice()).unwrap_or_default();
+    let ring_key = &view.ring_key.kid;
+    let is_one = |kid: &str| kid == ring_key || before.iter().any(|before| before.as_str() == kid);
+    let signs_tokens = view.keys.iter().any(|key| is_one(&key.kid) || key.public == view.ring_key.public)
+        || keys.iter().any(|key| is_one(key.public.thumbprint().as_str()));
+    let is_buried = view.tombstones.iter().any(|stone| is_one(&stone.thumbprint) || is_one(&stone.kid));
+    if signs_tokens || is_buried {
+        let what = "the ring key signs the document and nothing else, but it is among the keys or tombstones";
+        return one(&RING_MALFORMED, &format!("{place}: ring_key"), what.to_owned());
     }
-    published_half(&public).map_err(|error| error.to_string())?;
-    let verifier =
-        Verifier::new(&public, Algorithm::EdDsa, kid.clone()).map_err(|error| error.to_string())?;
-    verifier.verify_detached(&split.sig, SIG_TYP, canonical).map_err(|error| error.to_string())?;
-    if let Some(Half::Plain(raw)) = &split.ring_private {
-        let private = PrivateKey::parse(raw.get().as_bytes()).map_err(|error| error.to_string())?;
-        if *private.public() != public {
-            return Err("ring_key.private does not belong to ring_key.public".to_owned());
-        }
-    }
-    Ok(kid)
+    Findings::new()
 }
 
-fn read_key(view: &KeyView, place: String, half: Option<&Half<'_>>) -> Result<RingKey, Findings> {
+fn read_key(
+    view: &KeyView,
+    place: String,
+    half: Option<&Half<'_>>,
+    judging: &Judging<'_>,
+) -> Result<(RingKey, Findings), Findings> {
     let malformed = |what: String| one(&RING_MALFORMED, &place, what);
     let algorithm: Algorithm =
         view.alg.parse().map_err(|error: crate::algorithm::UnknownAlgorithm| malformed(error.to_string()))?;
@@ -294,29 +224,26 @@ fn read_key(view: &KeyView, place: String, half: Option<&Half<'_>>) -> Result<Ri
             "kid is not the key's thumbprint, and adopted_kid does not say why".to_owned(),
         ));
     }
-    let private = match half {
-        None => {
-            published_half(&public).map_err(weak)?;
-            None
-        }
-        Some(Half::Both) => return Err(malformed("it has both `private` and `sealed`".to_owned())),
-        Some(Half::Sealed) => {
-            return Err(one(
-                &RING_SEALED_WITHOUT_KEK,
-                &place,
-                format!("the private half of {kid} is sealed"),
-            ));
-        }
-        Some(Half::Plain(raw)) => {
-            let key = PrivateKey::parse(raw.get().as_bytes()).map_err(weak)?;
-            if *key.public() != public {
-                return Err(malformed(format!("the private half does not belong to {kid}")));
-            }
-            Some(key)
-        }
+    let whose = Whose { kid: &kid, algorithm, state: view.state, public: &public, place: &place };
+    let opened = trust::open_half(half, &whose, judging)?;
+    if opened.private.is_none() && opened.kept.is_none() {
+        published_half(&public).map_err(weak)?;
+    }
+    let Opened { private, kept, sealed_under, notes } = opened;
+    let key = RingKey {
+        kid,
+        algorithm,
+        state: view.state,
+        public,
+        private,
+        retiring_at: view.retiring_at.map(UnixTime),
+        place,
+        history: None,
+        sealed_under,
+        kept,
+        half: half.and_then(Half::digest),
     };
-    let retiring_at = view.retiring_at.map(UnixTime);
-    Ok(RingKey { kid, algorithm, state: view.state, public, private, retiring_at, place, history: None })
+    Ok((key, notes))
 }
 
 fn history(view: &KeyView, log: &[LogEntry]) -> KeyHistory {
@@ -351,7 +278,7 @@ fn tombstones(place: &str, views: &[super::view::TombstoneView]) -> Result<BTree
         .map_err(|error| one(&RING_MALFORMED, &format!("{place}: tombstones"), error.to_string()))
 }
 
-fn one(code: &'static Code, place: &str, message: String) -> Findings {
+pub(super) fn one(code: &'static Code, place: &str, message: String) -> Findings {
     let mut findings = Findings::new();
     findings.push(code, place, message);
     findings

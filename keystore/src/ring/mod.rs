@@ -7,20 +7,28 @@
 pub mod bare;
 pub mod document;
 pub mod edit;
+pub(crate) mod endorsement;
+pub(crate) mod halves;
 pub(crate) mod log;
+mod trust;
 mod view;
 pub(crate) mod write;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use oneseal_coordination::UnixTime;
 use oneseal_providers::Entries;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::document::MAX_KEYS;
-use crate::codes::{RING_DUPLICATE_KEY, RING_EMERGENCY, RING_MALFORMED, RING_NO_ACTIVE, RING_TWO_ACTIVE};
+use crate::codes::{
+    RING_DUPLICATE_KEY, RING_EMERGENCY, RING_MALFORMED, RING_NO_ACTIVE, RING_TWO_ACTIVE, RING_UNAUTHENTIC,
+};
 use crate::material::{Passphrase, PrivateKey};
-use crate::{Algorithm, Digest, Findings, Identity, IssuerUrl, KeyId, PublicKey, Rotation};
+use crate::seal::Keks;
+use crate::signer::Signer;
+use crate::{Algorithm, Digest, Findings, Identity, IssuerUrl, KeyId, PublicKey, Rotation, Snapshot};
 
 /// The keys of one issuer at one revision.
 #[derive(Debug)]
@@ -36,6 +44,30 @@ pub struct Ring {
     pub tombstones: BTreeSet<KeyId>,
     /// The fleet's times; `None` for bare keys, which take configuration's.
     pub rotation: Option<Rotation>,
+    /// How it was read.
+    pub mode: Mode,
+    /// Names the ring key's private half, so that the next revision need not open it again.
+    pub(crate) ring_half: Option<Digest>,
+}
+
+/// What a replica does with a ring.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// Publishes and signs: every active key must have its private half here.
+    #[default]
+    Full,
+    /// Publishes alone: private halves are left where they are, and no key-encryption key is needed.
+    PublicOnly,
+}
+
+impl Mode {
+    /// Its name in configuration and reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::PublicOnly => "public-only",
+        }
+    }
 }
 
 /// What a ring was read from.
@@ -50,6 +82,10 @@ pub enum Origin {
         ring_key: KeyId,
         /// The digest of the revision before, which only the first one has none of.
         prev_digest: Option<Digest>,
+        /// The thumbprints of the ring keys before it that vouch for it, oldest first.
+        endorsed_by: Vec<KeyId>,
+        /// Whether a key-encryption key of this replica opened the ring key, and so vouches for it.
+        vouched_by_kek: bool,
     },
     /// Key files without a document.
     Bare,
@@ -75,6 +111,12 @@ pub struct RingKey {
     pub place: String,
     /// What the document tells of its life; `None` for bare keys, which tell nothing.
     pub history: Option<KeyHistory>,
+    /// The id of the key-encryption key that its private half is sealed under, if it is sealed.
+    pub sealed_under: Option<String>,
+    /// The signer of the snapshot that is served, where that has the same half open already. Then `private` is `None`.
+    pub(crate) kept: Option<Arc<Signer>>,
+    /// Names its private half.
+    pub(crate) half: Option<Digest>,
 }
 
 /// The life of one key, as the ring document tells it. Times that have not come are `None`.
@@ -142,13 +184,32 @@ impl KeyState {
     }
 }
 
-/// What bare keys may need to be read. A ring document needs neither: it is sealed in its own way.
+/// What may be needed to read a ring: the first two for bare keys, the others for a document.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reading<'a> {
     /// Opens encrypted keys.
     pub passphrase: Option<&'a Passphrase>,
     /// The member that holds the key, where each value is a JSON object of several.
     pub member: Option<&'a str>,
+    /// Open sealed halves. Where there is one, nothing unsealed is believed.
+    pub keks: Option<&'a Keks>,
+    /// The thumbprint of the ring key that is believed, or of one that vouches for it by endorsements. Where it is set,
+    /// nothing unsealed is believed.
+    pub pin: Option<&'a KeyId>,
+    /// Whether private halves are opened.
+    pub mode: Mode,
+    /// Believes what is not sealed although there is a KEK: for the one step that seals it, by hand.
+    pub danger_believe_unsealed: bool,
+    /// What is served now: halves that it has open are not opened again, and its ring key is believed.
+    pub known: Option<&'a Snapshot>,
+}
+
+impl Reading<'_> {
+    /// Whether something must vouch for what is read.
+    fn is_strict(&self) -> bool {
+        !self.danger_believe_unsealed
+            && (self.pin.is_some() || self.keks.is_some_and(|keks| !keks.is_empty()))
+    }
 }
 
 /// Reads the ring that `entries` hold: the document if there is one, else the bare keys.
@@ -172,9 +233,23 @@ pub fn read_with(
     let documents: Vec<_> =
         entries.iter().filter(|(name, value)| document::is_document(name, value.expose())).collect();
     match documents.as_slice() {
-        [] => bare::read(entries, reading),
+        [] => {
+            let (mut ring, notes) = bare::read(entries, reading)?;
+            if reading.is_strict() {
+                let what = "bare keys tell nobody who put them there, and with [kek] or ring.pin set only a sealed \
+                            ring is believed";
+                let mut findings = Findings::new();
+                findings.push(&RING_UNAUTHENTIC, "entries", what);
+                return Err(findings);
+            }
+            if reading.mode == Mode::PublicOnly {
+                ring.keys.iter_mut().for_each(|key| key.private = None);
+                ring.mode = reading.mode;
+            }
+            Ok((ring, notes))
+        }
         [(name, value)] => {
-            let mut ring = document::read(name, value.expose(), issuer)?;
+            let mut ring = document::read(name, value.expose(), issuer, reading)?;
             ring.1.extend(bare::ignored_beside_document(entries, name));
             Ok(ring)
         }

@@ -10,6 +10,7 @@ use super::document::{FORMAT, JWKS_WRITER, SIG_TYP, canonical};
 use super::log::{self, Entry};
 use super::view::{DocumentView, IncarnationView, KeyView, RingKeyView};
 use crate::material::{KeyError, PrivateKey};
+use crate::seal::{Kek, Purpose, SealError, SealedFor};
 use crate::signer::{SignError, Signer};
 use crate::{Algorithm, IssuerUrl, KeyId, Rotation};
 
@@ -20,6 +21,8 @@ pub(crate) struct FirstRing<'a> {
     pub(crate) rotation: &'a Rotation,
     pub(crate) keys: &'a [(Algorithm, PrivateKey)],
     pub(crate) ring_key: &'a PrivateKey,
+    /// What the private halves are sealed under; `None` writes them as they are.
+    pub(crate) kek: Option<&'a Kek>,
     pub(crate) actor: &'a str,
     pub(crate) reason: &'a str,
     pub(crate) now: UnixTime,
@@ -53,8 +56,22 @@ pub(crate) fn first(ring: &FirstRing<'_>) -> Result<Zeroizing<Vec<u8>>, WriteErr
         log: first_log(ring),
     };
     let public = serde_json::to_value(&view)?;
-    let privates: Vec<_> = ring.keys.iter().map(|(_, key)| key.expose_jwk()).collect();
-    sign_and_render(public, &privates, ring.ring_key)
+    let half = |purpose, algorithm: Algorithm, key: &PrivateKey| {
+        HalfText::of(
+            key,
+            ring.kek,
+            &SealedFor {
+                purpose,
+                key_kid: &key.public().thumbprint(),
+                key_alg: algorithm,
+                issuer: ring.issuer,
+            },
+        )
+    };
+    let privates = ring.keys.iter().map(|(algorithm, key)| half(Purpose::Signing, *algorithm, key).map(Some));
+    let privates: Vec<_> = privates.collect::<Result<_, _>>()?;
+    let ring_half = half(Purpose::Ring, Algorithm::EdDsa, ring.ring_key)?;
+    sign_and_render(public, &privates, Some(&ring_half), ring.ring_key)
 }
 
 fn active(algorithm: Algorithm, key: &PrivateKey, ring: &FirstRing<'_>) -> KeyView {
@@ -97,10 +114,52 @@ fn first_log(ring: &FirstRing<'_>) -> Vec<super::view::LogEntry> {
     entries
 }
 
-/// Signs the public half and writes it with the private halves in place.
+/// A private half as JSON text, ready to stand in a document.
+#[derive(Clone)]
+pub(crate) struct HalfText {
+    name: &'static str,
+    text: Zeroizing<String>,
+}
+
+impl HalfText {
+    /// The half of `key`: sealed if there is a KEK, else as it is.
+    ///
+    /// # Errors
+    /// It could not be sealed.
+    pub(crate) fn of(
+        key: &PrivateKey,
+        kek: Option<&Kek>,
+        sealed_for: &SealedFor<'_>,
+    ) -> Result<Self, WriteError> {
+        let jwk = key.expose_jwk();
+        match kek {
+            None => Ok(Self::plain(jwk)),
+            Some(kek) => Ok(Self::sealed(&kek.seal(sealed_for, &jwk)?)),
+        }
+    }
+
+    /// The text of a private JWK.
+    pub(crate) fn plain(jwk: Zeroizing<String>) -> Self {
+        Self { name: "private", text: jwk }
+    }
+
+    /// A JWE.
+    pub(crate) fn sealed(jwe: &str) -> Self {
+        Self { name: "sealed", text: Zeroizing::new(format!("\"{jwe}\"")) }
+    }
+}
+
+impl std::fmt::Debug for HalfText {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "HalfText({}, ***)", self.name)
+    }
+}
+
+/// Signs the public half and writes it with the private halves in place, by position in `keys`.
 pub(crate) fn sign_and_render(
     mut public: Value,
-    privates: &[Zeroizing<String>],
+    privates: &[Option<HalfText>],
+    ring_half: Option<&HalfText>,
     ring_key: &PrivateKey,
 ) -> Result<Zeroizing<Vec<u8>>, WriteError> {
     // Whether an object keeps the order of its members is a feature of serde_json that any crate of a build turns on.
@@ -109,17 +168,18 @@ pub(crate) fn sign_and_render(
     let canonical = canonical(public);
     let kid = ring_key.public().thumbprint();
     let sig = Signer::new(ring_key, Algorithm::EdDsa, kid)?.sign_detached(SIG_TYP, &canonical)?;
-    render(public, privates, &ring_key.expose_jwk(), &sig)
+    render(public, privates, ring_half, &sig)
 }
 
 /// The whole document as JSON text, in a buffer that never moves: a reallocation would leave a copy behind.
 fn render(
     public: &Map<String, Value>,
-    privates: &[Zeroizing<String>],
-    ring_private: &str,
+    privates: &[Option<HalfText>],
+    ring_half: Option<&HalfText>,
     sig: &str,
 ) -> Result<Zeroizing<Vec<u8>>, WriteError> {
-    let secret: usize = privates.iter().map(|text| text.len()).sum::<usize>() + ring_private.len();
+    let halves = privates.iter().flatten().chain(ring_half);
+    let secret = halves.map(|half| half.text.len()).sum::<usize>();
     let fixed = serde_json::to_vec(public)?.len() + sig.len();
     let mut out = Zeroizing::new(Vec::with_capacity(fixed + secret + 64 * (privates.len() + 2)));
     out.push(b'{');
@@ -127,7 +187,7 @@ fn render(
         write_name(&mut out, name)?;
         match (name.as_str(), value) {
             ("keys", Value::Array(keys)) => write_keys(&mut out, keys, privates)?,
-            ("ring_key", Value::Object(key)) => write_with_private(&mut out, key, Some(ring_private))?,
+            ("ring_key", Value::Object(key)) => write_with_half(&mut out, key, ring_half)?,
             _ => serde_json::to_writer(&mut *out, value)?,
         }
         out.push(b',');
@@ -138,30 +198,31 @@ fn render(
     Ok(out)
 }
 
-fn write_keys(out: &mut Vec<u8>, keys: &[Value], privates: &[Zeroizing<String>]) -> Result<(), WriteError> {
+fn write_keys(out: &mut Vec<u8>, keys: &[Value], privates: &[Option<HalfText>]) -> Result<(), WriteError> {
     out.push(b'[');
     for (i, key) in keys.iter().enumerate() {
         if i > 0 {
             out.push(b',');
         }
         let Value::Object(key) = key else { return Err(WriteError::Shape) };
-        write_with_private(out, key, privates.get(i).map(|text| text.as_str()))?;
+        write_with_half(out, key, privates.get(i).and_then(Option::as_ref))?;
     }
     out.push(b']');
     Ok(())
 }
 
-fn write_with_private(
+fn write_with_half(
     out: &mut Vec<u8>,
     public: &Map<String, Value>,
-    private: Option<&str>,
+    half: Option<&HalfText>,
 ) -> Result<(), WriteError> {
     let mut text = serde_json::to_vec(public)?;
-    if let Some(private) = private {
+    if let Some(half) = half {
         text.pop();
         out.extend_from_slice(&text);
-        out.extend_from_slice(b",\"private\":");
-        out.extend_from_slice(private.as_bytes());
+        out.push(b',');
+        write_name(out, half.name)?;
+        out.extend_from_slice(half.text.as_bytes());
         out.push(b'}');
     } else {
         out.extend_from_slice(&text);
@@ -182,6 +243,8 @@ pub(crate) enum WriteError {
     Key(#[from] KeyError),
     #[error("the ring key did not sign")]
     Sign(#[from] SignError),
+    #[error("a private half was not sealed")]
+    Seal(#[from] SealError),
     #[error("the document could not be written as JSON")]
     Json(#[from] serde_json::Error),
     #[error("a part of the document is no JSON object")]
@@ -211,6 +274,7 @@ mod tests {
             rotation: &Rotation::default(),
             keys: &keys,
             ring_key: &key(include_bytes!("../../tests/vectors/ring/ring-key.pem")),
+            kek: None,
             actor: "test",
             reason: "golden",
             now: UnixTime(1_800_000_000),
@@ -235,7 +299,8 @@ mod tests {
         let issuer = IssuerUrl::parse("https://oidc.example", "test").expect("good");
         let bytes = first_ring();
         assert!(document::is_document("current", &bytes));
-        let (ring, notes) = document::read("keyring.json", &bytes, &issuer).expect("readable");
+        let (ring, notes) =
+            document::read("keyring.json", &bytes, &issuer, &Default::default()).expect("readable");
         assert!(notes.is_empty(), "{notes}");
         assert_eq!((ring.identity.incarnation, ring.identity.revision), (1, 1));
         assert!(ring.keys.iter().all(|key| key.state == KeyState::Active && key.private.is_some()));

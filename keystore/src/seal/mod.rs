@@ -25,10 +25,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value};
 
 pub use self::codes::CODES;
-#[expect(unused_imports, reason = "by the reader of sealed rings, which comes next")]
 pub(crate) use self::codes::{KEK_PREVIOUS_NEEDED, KEK_PREVIOUS_UNNEEDED};
 pub use self::kek::{Kek, KekError, Keks};
-#[expect(unused_imports, reason = "by the keystore, which comes next")]
 pub(crate) use self::source::load;
 use crate::{Algorithm, IssuerUrl, KeyId, json};
 

@@ -28,7 +28,6 @@ impl Kek {
 ///
 /// # Errors
 /// Every fault of every one.
-#[expect(dead_code, reason = "by the keystore, which comes next")]
 pub(crate) async fn load(providers: &[Arc<dyn SecretProvider>]) -> Result<(Keks, Findings), Findings> {
     let mut findings = Findings::new();
     let mut keks = Vec::new();
