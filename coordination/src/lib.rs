@@ -1,8 +1,12 @@
 //! Who acts, and what happened: the plain words that oneseal's replicas coordinate with.
 //!
-//! This crate sits at the bottom: every other room may use it, and it knows nothing of keys, JWTs or HTTP. Today
-//! it holds what needs no database: the [`clock`], the [`FenceToken`] a leader's write carries, and the
-//! [`EventDraft`] that is committed together with the change it tells of.
+//! This crate sits at the bottom: every other room may use it, and it knows nothing of keys, JWTs or HTTP. By default it
+//! holds what needs no database: the [`clock`], the [`FenceToken`] a leader's write carries, and the [`EventDraft`] that is
+//! committed together with the change it tells of.
+//!
+//! With the feature `postgres` come the `database` itself, `migrate` for the tables of every crate, the event log
+//! `events`, the `registry` of replicas with its beat, and `settings`. They elect nobody, and change no schema unless
+//! told to.
 //!
 //! ```
 //! use oneseal_coordination::{Clock, SystemClock};

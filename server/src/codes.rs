@@ -6,7 +6,7 @@ use crate::{config, gate, tls};
 
 /// Every code of every crate below, configuration's, the gate's and this file's.
 pub(crate) fn all() -> Vec<&'static Code> {
-    [oneseal::all_codes(), config::CODES.to_vec(), gate::CODES.to_vec(), CODES.to_vec(), tls::CODES.to_vec()]
+    [oneseal::all_codes(), config::CODES.to_vec(), gate::codes(), CODES.to_vec(), tls::CODES.to_vec()]
         .concat()
 }
 

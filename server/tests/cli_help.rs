@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use cli_support::{oneseal, run, text, until};
+use oneseal_testing::parts::Postgres;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -162,6 +163,16 @@ fn every_example_of_the_help_runs() {
         run_all(&words, ("127.0.0.1:8081", ops));
         done.push(verb.to_owned());
     }
+    if let Some(server) = Postgres::shared() {
+        // After the replica has started, which uses no database.
+        let toml = dir.path().join("oneseal.toml");
+        let text = fs::read_to_string(&toml).expect("there");
+        fs::write(&toml, format!("{text}[database]\nurl = \"{}\"\n", server.create_database().url()))
+            .expect("written");
+        run_all(&["db", "migrate"], ("", ""));
+        run_all(&["db", "status"], ("", ""));
+    }
+    done.extend(["db migrate", "db status"].map(str::to_owned));
     let mut all: Vec<_> = verbs(pages().path()).iter().map(|words| words.join(" ")).collect();
     all.sort();
     done.sort();

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use cli_support::{ISSUER, Replica, Said, oneseal, run, run_with, text};
+use oneseal_testing::parts::Postgres;
 use serde_json::Value;
 
 /// A replica with a key of its own, whose answers are judged.
@@ -108,6 +109,18 @@ fn every_answer_is_as_its_schema_says() {
     let other = format!("file:{}", file("quickstart/keyring.json"));
     judge.judge("migrate", &migrate(&other, &["--yes"]));
     judge.judge("error", &migrate("file:/no/such/ring.json", &["--yes"]));
+    if let Some(server) = Postgres::shared() {
+        let url = server.create_database().url();
+        let db = |more: &[&str]| {
+            run(oneseal(["db"]).args(more).args(["--json"]).env("ONESEAL__DATABASE__URL", &url))
+        };
+        judge.judge("db-status", &db(&["status"]));
+        judge.judge("db-migrate", &db(&["migrate", "--dry-run"]));
+        judge.judge("db-migrate", &db(&["migrate"]));
+        judge.judge("db-status", &db(&["status"]));
+    } else {
+        judge.seen.borrow_mut().extend(["db-status", "db-migrate"].map(|name| format!("{name}.schema.json")));
+    }
 
     judge.judge("error", &run(&mut oneseal(["brew", "--json"])));
     judge.judge("error", &judge.keys("show", &["no-such-key"]));

@@ -36,7 +36,8 @@ pub use self::url::{DatabaseUrl, UrlError};
 /// How a database is reached.
 ///
 /// # Defaults
-/// No direct URL, application name `oneseal`, four connections, five seconds for each of connecting, waiting for a
+/// No direct URL, application name `oneseal`, four connections, each idle for a minute and used for half an hour at most,
+/// five seconds for each of connecting, waiting for a
 /// connection and a statement, two for a lock, ten idle in a transaction.
 #[derive(Clone, Debug)]
 pub struct DatabaseOptions {
@@ -48,6 +49,11 @@ pub struct DatabaseOptions {
     pub application_name: String,
     /// How many pooled connections there may be at once, at least one.
     pub max_connections: u32,
+    /// How long a pooled connection may lie idle: longer than a beat, shorter than firewalls and poolers allow.
+    pub idle_limit: Duration,
+    /// How old a pooled connection may become before the next is opened, by which a name that leads elsewhere is asked
+    /// again. Direct sessions know no such limit.
+    pub age_limit: Duration,
     /// For opening a connection, TLS and password included.
     pub connect_timeout: Duration,
     /// For waiting until one of the connections is free.
@@ -68,6 +74,8 @@ impl DatabaseOptions {
             direct_url: None,
             application_name: "oneseal".to_owned(),
             max_connections: 4,
+            idle_limit: Duration::from_secs(60),
+            age_limit: Duration::from_secs(30 * 60),
             connect_timeout: Duration::from_secs(5),
             acquire_timeout: Duration::from_secs(5),
             statement_timeout: Duration::from_secs(5),

@@ -18,11 +18,6 @@ use super::error::{DatabaseError, DatabaseErrorKind};
 use super::url::{DatabaseUrl, Host, TlsMode};
 use crate::clock::{BootTime, Clock, SystemClock};
 
-/// Longer than a beat, shorter than what firewalls and poolers give a silent connection.
-const IDLE_LIMIT: Duration = Duration::from_secs(60);
-/// A name that leads elsewhere by now is asked again within this time.
-const AGE_LIMIT: Duration = Duration::from_secs(30 * 60);
-
 #[derive(Debug)]
 pub(super) struct Pool {
     url: DatabaseUrl,
@@ -32,6 +27,8 @@ pub(super) struct Pool {
     most: u32,
     acquire_timeout: Duration,
     connect_timeout: Duration,
+    idle_limit: Duration,
+    age_limit: Duration,
     idle: Mutex<Vec<Idle>>,
 }
 
@@ -64,6 +61,8 @@ impl Pool {
             most,
             acquire_timeout: options.acquire_timeout,
             connect_timeout: options.connect_timeout,
+            idle_limit: options.idle_limit,
+            age_limit: options.age_limit,
             idle: Mutex::default(),
         }
     }
@@ -117,7 +116,7 @@ impl Pool {
     fn take_idle(&self) -> Option<Idle> {
         let now = SystemClock.boot();
         let mut idle = self.idle();
-        idle.retain(|one| now.since(one.since) < IDLE_LIMIT && now.since(one.opened) < AGE_LIMIT);
+        idle.retain(|one| now.since(one.since) < self.idle_limit && now.since(one.opened) < self.age_limit);
         idle.pop()
     }
 

@@ -201,6 +201,30 @@ async fn a_session_that_is_idle_for_too_long_is_ended_by_the_server() {
     assert_eq!(ended.unwrap(), None);
 }
 
+/// A lock that hangs on a session must not end with the age of a pooled connection.
+#[tokio::test]
+async fn pooled_connections_grow_old_and_the_direct_session_does_not() {
+    let Some(server) = Postgres::shared() else { return };
+    let (raw, _) = with_table(server);
+    let mut options = options(&raw.url());
+    (options.idle_limit, options.age_limit) = (Duration::from_millis(40), Duration::from_millis(80));
+    let database = Database::new(options).unwrap();
+    let session = database.direct().await.unwrap();
+    session.client().batch_execute("SELECT pg_advisory_lock(7)").await.unwrap();
+    let mut pooled = std::collections::BTreeSet::new();
+    while pooled.len() < 5 {
+        let mut tx = database.read().await.unwrap();
+        let row = tx.fetch_optional(sqlx::query("SELECT pg_backend_pid()")).await.unwrap().unwrap();
+        pooled.insert(sqlx::Row::get::<i32, _>(&row, 0));
+        tx.end().await;
+    }
+    let holder = "SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) \
+                  WHERE l.locktype = 'advisory' AND l.objid = 7 AND a.datname = current_database() \
+                  AND a.application_name = 'oneseal/direct'";
+    assert_eq!(raw.execute(holder), "1");
+    assert!(!session.is_closed());
+}
+
 #[tokio::test]
 async fn who_is_not_let_in_is_told_so_without_the_password() {
     let Some(server) = Postgres::shared() else { return };

@@ -20,6 +20,7 @@ pub(crate) mod admin;
 pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod db;
 pub(crate) mod healthcheck;
 pub(crate) mod keys;
 pub(crate) mod man;
@@ -100,6 +101,8 @@ pub(crate) enum Verb {
     ///
     /// Without --jwks the keys are those that the issuer's discovery document leads to.
     Verify(verify::Args),
+    /// Make and look at the tables in the database
+    Db(db::Args),
     /// Write a commented configuration file, or the JSON Schema of one
     Config(config::Args),
     /// Ask a running replica whether it is ready, for container health checks
@@ -139,6 +142,7 @@ impl Cli {
             Verb::Mint(args) => mint::run(args, globals).await,
             Verb::Admin(args) => admin::run(args, globals).await,
             Verb::Verify(args) => verify::run(args, globals).await,
+            Verb::Db(args) => db::run(args, globals).await,
             Verb::Config(args) => config::run(args, globals).await,
             Verb::Healthcheck(args) => healthcheck::run(args, globals).await,
             Verb::Version(args) => version::run(args, globals).await,

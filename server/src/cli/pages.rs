@@ -93,7 +93,7 @@ pub(crate) const ANY: &[(u8, &str)] = &[
     (0, "done"),
     (1, "the answer is no"),
     (64, "the command line makes no sense"),
-    (69, "a provider or a server does not answer"),
+    (69, "a provider, a database or a server does not answer"),
     (70, "a fault of oneseal itself, or the answer could not be written"),
     (71, "an address cannot be bound"),
     (75, "too early or in conflict: try later"),
@@ -239,6 +239,31 @@ pub(crate) static PAGES: &[Page] = &[
             "oneseal verify --issuer https://oidc.example --aud rp --jwks jwks.json < token",
             "oneseal verify --issuer https://oidc.example --aud rp --jwks jwks.json --json \"$(cat token)\"",
         ],
+    },
+    Page {
+        verb: "db migrate",
+        exits: &[
+            (0, "applied, or nothing to apply"),
+            (69, "the database does not answer"),
+            (75, "somebody else was in the way, or replicas run"),
+            (77, "the database does not accept the user, or does not let it create tables"),
+            (78, "configuration or database refused, or this oneseal is too old for the tables"),
+        ],
+        examples: &[
+            "oneseal db migrate --config oneseal.toml",
+            "oneseal db migrate --config oneseal.toml --dry-run --json",
+        ],
+    },
+    Page {
+        verb: "db status",
+        exits: &[
+            (0, "this oneseal can use the tables"),
+            (1, "it cannot: `oneseal db migrate`, or another version"),
+            (69, "the database does not answer"),
+            (77, "the database does not accept the user"),
+            (78, "configuration or database refused"),
+        ],
+        examples: &["oneseal db status --config oneseal.toml"],
     },
     Page {
         verb: "config init",

@@ -85,7 +85,13 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
 
     let (tls, found) = Tls::open(&config.settings.tls, &config.issuer, &SystemClock).await;
     remarks.extend(found);
-    let build = async || app::issuer(&config, allow_key_replacement).build().await;
+    let build = async || {
+        let found = gate::database(config.settings.database.as_ref()).await;
+        if found.has_errors() {
+            return Err(found);
+        }
+        app::issuer(&config, allow_key_replacement).build().await
+    };
     let ask = async |issuer: &Issuer| {
         let (url, how) = (issuer.url(), &config.settings.self_check);
         gate::ask(url, how, &issuer.snapshot(), allow_key_replacement, &SystemClock).await

@@ -6,6 +6,7 @@ use oneseal_relying_party::fetch::{FetchOptions, Fetcher};
 use tracing_subscriber::EnvFilter;
 
 use super::admin;
+use super::database;
 use super::disk;
 use super::environment::{LOG, WORKERS};
 use super::explain::Effective;
@@ -66,6 +67,7 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
     let tls = tls::choose(&mut values, issuer.as_ref(), dev_tls, &mut findings);
     check_listen(&values, &mut findings);
     check_process(&values, &mut findings);
+    let database = database::choose(&values, &mut findings);
     let admin = admin::choose(&values, issuer.as_ref(), &tls.source, &mut findings);
     check_workers(workers.as_deref(), &mut findings);
     let log_filter = log_filter(log, &mut findings);
@@ -77,6 +79,7 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
         algorithms: algorithms(&values),
         self_check,
         fleet: text(&values, "ring.fleet"),
+        database,
         listen: Listen {
             documents: values.address("listen.documents"),
             ops: values.address("listen.ops"),

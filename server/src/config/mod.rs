@@ -12,6 +12,7 @@ pub(crate) mod admin_tokens;
 mod choose;
 mod codes;
 mod commented;
+mod database;
 pub(crate) mod disk;
 #[cfg(test)]
 mod docs;
@@ -36,6 +37,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use oneseal_coordination::database::DatabaseOptions;
 use oneseal_keystore::{Algorithm, Findings, IssuerUrl, Rotation};
 use secrecy::SecretString;
 
@@ -154,6 +156,8 @@ pub(crate) struct Settings {
     pub(crate) self_check: SelfCheck,
     /// `ring.fleet`; see [`Config::fleet`].
     pub(crate) fleet: Option<String>,
+    /// The database, if there is one.
+    pub(crate) database: Option<DatabaseOptions>,
     /// What is bound.
     pub(crate) listen: Listen,
     /// Whether TLS is spoken.

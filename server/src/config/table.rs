@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn whole_tables_and_keys_below_them_are_later() {
-        for path in ["rule", "kek.kind", "database.url", "ring.pin"] {
+        for path in ["rule", "kek.kind", "cluster.name", "ring.pin"] {
             assert!(is_later(path), "{path}");
         }
         for path in ["rules", "kekx.kind", "ring.pinned", "issuer.url"] {

@@ -160,7 +160,7 @@ fn all_mistakes_are_told_at_once() {
             "config.unknown_key at ONESEAL__ISSUER__NAME: unknown key",
             "config.unknown_key at ONESEAL__ROTATION__SKEW_FILE: only secrets are read from a file; set ONESEAL__ROTATION__SKEW itself",
             "config.unknown_key at colour (oneseal.toml:1): unknown key",
-            "config.unknown_key at databse (oneseal.toml:17): unknown key",
+            "config.unknown_key at databse (oneseal.toml:17): unknown table; did you mean [database]?",
             "config.unknown_key at issuer.ulr (oneseal.toml:3): unknown key; did you mean `issuer.url`?",
         ]
     );

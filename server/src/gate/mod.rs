@@ -4,12 +4,13 @@
 //! issuer's own part is in [`oneseal::Builder::build`]; configuration, the issuer's own URL and sockets add theirs.
 //!
 //! ```text
-//! configuration ─► key ─► the issuer's own URL: self_check, or online ─► sockets
+//! configuration ─► database ─► key ─► the issuer's own URL: self_check, or online ─► sockets
 //! ```
 //! The key is asked for before the network: who has no key has nothing to compare.
 
 mod check;
 mod codes;
+mod database;
 mod online;
 mod self_check;
 #[cfg(test)]
@@ -21,11 +22,19 @@ use oneseal::{Clock, Findings, Issuer, Tasks};
 use oneseal_keystore::findings::{self, chain};
 
 pub(crate) use check::{Network, Report, Scope, check, refused};
-pub(crate) use codes::CODES;
+pub(crate) use database::{
+    COMPONENTS, DATABASE_IN_CLEAR, judge as database, of_error as of_database_error,
+    of_fault as of_schema_fault,
+};
 pub(crate) use self_check::ask;
 
 use crate::exit::Exit;
 use crate::notify::Notifier;
+
+/// The rows of this room.
+pub(crate) fn codes() -> Vec<&'static findings::Code> {
+    [codes::CODES, database::CODES].concat()
+}
 
 /// What has passed the gate.
 #[derive(Debug)]
@@ -89,9 +98,11 @@ pub(crate) async fn open(
             left_s,
             retry_in_ms = millis(wait),
             why = why.as_str(),
-            "the key's provider does not answer yet"
+            "the key's provider, or the database, does not answer yet"
         );
-        let status = format!("the key's provider does not answer: attempt {attempt}, {left_s} s left; {why}");
+        let status = format!(
+            "the key's provider, or the database, does not answer: attempt {attempt}, {left_s} s left; {why}"
+        );
         notifier.waiting(&status, left).await;
         tokio::time::sleep(wait).await;
         pause = (pause * 2).min(MAX_PAUSE);

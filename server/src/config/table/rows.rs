@@ -6,12 +6,11 @@ use super::{Default, Key, Kind, Literal, Section};
 
 /// The table.
 pub(crate) static SECTIONS: &[Section] =
-    &[ISSUER, PROVIDER, RING, LISTEN, TLS, PROCESS, OPS, ADMIN, ROTATION];
+    &[ISSUER, PROVIDER, DATABASE, RING, LISTEN, TLS, PROCESS, OPS, ADMIN, ROTATION];
 
 /// Tables and keys of the design that this version does not have.
 pub(crate) static LATER: &[&str] = &[
     "kek",
-    "database",
     "cluster",
     "assertion_issuer",
     "rule",
@@ -141,6 +140,43 @@ const PROVIDER: Section = Section {
             doc: "The member that holds the key, where the value is a JSON object of several, as a key/value secret \
                   is. A stronger source that names another provider puts it out of force.",
             example: Literal::Text("private_key"),
+        },
+    ],
+};
+
+const DATABASE: Section = Section {
+    name: "database",
+    doc: "The PostgreSQL that the replicas share, version 14 or newer: the registry of replicas and the event log. `oneseal \
+          db migrate` makes its tables, in a schema of their own, `oneseal`; `serve` never does.",
+    keys: &[
+        Key {
+            path: "database.url",
+            kind: Kind::Secret,
+            default: Default::Unset("there is then no registry, no event log and no ring in a database"),
+            doc: "`postgres://USER:PASSWORD@HOST:5432/DATABASE`, with `/ @ : ? # %` of user and password percent-encoded. \
+                  HOST may be the directory of a socket: `?host=/run/postgresql`. TLS is `?sslmode=verify-full`, the \
+                  default for another host, `verify-ca`, or `danger-disable` where the network itself is trusted; \
+                  `sslrootcert=PATH` trusts an authority beside the system's. PgBouncer may be in between in transaction or \
+                  session mode. Better given as `ONESEAL__DATABASE__URL_FILE` than in this file.",
+            example: Literal::Text("postgres://oneseal@db.example.com/oneseal?sslmode=verify-full"),
+        },
+        Key {
+            path: "database.direct_url",
+            kind: Kind::Secret,
+            default: Default::Unset("`database.url` is used for the session that listens, too"),
+            doc: "The same database without a pooler in between, for the one session that must not be shared: it listens for \
+                  hints. Without hints everything works, later by a poll.",
+            example: Literal::Text("postgres://oneseal@primary.example.com/oneseal?sslmode=verify-full"),
+        },
+        Key {
+            path: "database.max_connections",
+            kind: Kind::Integer { most: 100 },
+            default: Default::Value(
+                Literal::Integer(4),
+                "a replica asks little: a beat, a poll, and now and then a change",
+            ),
+            doc: "How many connections a replica opens at most, the listening session aside.",
+            example: Literal::Integer(8),
         },
     ],
 };

@@ -60,7 +60,8 @@ fn a_refused_secret_is_shown_nowhere() {
         format!("provider.path = \"-----BEGIN PRIVATE KEY-----\\n{CANARY}\""),
         format!("provider.kind = \"-----BEGIN PRIVATE KEY-----{CANARY}\""),
         format!("issuer.url = \"https://u:{CANARY}@oidc.example\""),
-        format!("database.url = \"postgres://u:{CANARY}@h/d\""),
+        format!("database.url = \"postgres://u:{CANARY}@h/d?sslmode=require\""),
+        format!("database.direct_url = \"{CANARY}\""),
         format!("provider.key = \"{CANARY}\""),
         format!("key = \"{CANARY}\""),
     ] {

@@ -1,0 +1,127 @@
+//! The database at the gate: is it there, may we use it, and do its tables and this binary go together.
+
+use oneseal::Findings;
+use oneseal_coordination::database::{Database, DatabaseError, DatabaseErrorKind, DatabaseOptions};
+use oneseal_coordination::migrate::{COORDINATION, Component, SchemaFault, check};
+use oneseal_keystore::findings::{Code, Exit};
+
+/// The tables of every crate below, in the order in which they are made.
+pub(crate) const COMPONENTS: &[Component] = &[COORDINATION];
+
+/// The rows that the database can cause.
+pub(super) static CODES: &[&Code] = &[
+    &UNAVAILABLE,
+    &STANDBY,
+    &DENIED,
+    &UNTRUSTED,
+    &UNUSABLE,
+    &DATABASE_IN_CLEAR,
+    &TOO_OLD,
+    &MIGRATION_PENDING,
+    &BELOW_MIN_BINARY,
+];
+
+/// What keeps `serve` from using the database; one attempt. Nothing, if none is configured.
+///
+/// # Cancel safety
+/// Changes nothing.
+pub(crate) async fn judge(options: Option<&DatabaseOptions>) -> Findings {
+    let Some(options) = options else { return Findings::new() };
+    let mut findings = Findings::new();
+    match Database::new(options.clone()) {
+        Ok(database) => match check(&database, COMPONENTS).await {
+            Ok(faults) => faults.iter().for_each(|fault| push_fault(fault, &mut findings)),
+            Err(error) => push_error(&error, &mut findings),
+        },
+        Err(error) => push_error(&error, &mut findings),
+    }
+    findings
+}
+
+/// As a finding, for verbs that need the database.
+pub(crate) fn of_error(error: &DatabaseError) -> Findings {
+    let mut findings = Findings::new();
+    push_error(error, &mut findings);
+    findings
+}
+
+/// As a finding, for verbs that change the schema.
+pub(crate) fn of_fault(fault: &SchemaFault) -> Findings {
+    let mut findings = Findings::new();
+    push_fault(fault, &mut findings);
+    findings
+}
+
+fn push_error(error: &DatabaseError, findings: &mut Findings) {
+    let code = match error.kind() {
+        DatabaseErrorKind::Standby => &STANDBY,
+        DatabaseErrorKind::Denied => &DENIED,
+        DatabaseErrorKind::Untrusted => &UNTRUSTED,
+        DatabaseErrorKind::Configuration => &UNUSABLE,
+        DatabaseErrorKind::Schema => &MIGRATION_PENDING,
+        _ => &UNAVAILABLE,
+    };
+    findings.push(code, PLACE, error.to_string());
+}
+
+fn push_fault(fault: &SchemaFault, findings: &mut Findings) {
+    let code = match fault {
+        SchemaFault::MigrationPending { .. } => &MIGRATION_PENDING,
+        SchemaFault::TooOld { .. } => &TOO_OLD,
+        // Whatever else keeps this binary from these tables.
+        _ => &BELOW_MIN_BINARY,
+    };
+    findings.push(code, PLACE, fault.to_string());
+}
+
+/// Where a finding about the database is: its URL holds a password, its name is in the message.
+const PLACE: &str = "database.url";
+
+static UNAVAILABLE: Code = Code::error(
+    "database.unavailable",
+    Exit::Unavailable,
+    "The database does not answer, or not as PostgreSQL does.",
+    "See whether it runs and can be reached from here; the start asks again until process.boot_timeout is over.",
+);
+static STANDBY: Code = Code::error(
+    "database.standby",
+    Exit::Unavailable,
+    "The database answers and takes no writes: it is a standby, or a primary that was demoted.",
+    "Let database.url lead to the primary; during a failover the start asks again until process.boot_timeout is over.",
+);
+static DENIED: Code = Code::error(
+    "database.denied",
+    Exit::Denied,
+    "The database does not accept the user, or does not let it read and write the tables of the schema oneseal.",
+    "Correct user and password of database.url, or grant it usage of the schema and select, insert, update, delete on all tables in it.",
+);
+static UNTRUSTED: Code = Code::refused(
+    "database.untrusted",
+    "The database speaks no TLS, or its certificate leads to no trusted authority or is another host's.",
+    "Name the authority by sslrootcert=PATH in database.url and the host as the certificate does; where the network itself is trusted, write sslmode=danger-disable.",
+);
+static UNUSABLE: Code = Code::refused(
+    "database.unusable",
+    "There is no such database, or a pooler in between is set up so that transactions cannot work.",
+    "Create the database; set the pooler's pool_mode to transaction or session.",
+);
+pub(crate) static DATABASE_IN_CLEAR: Code = Code::warning(
+    "database.in_clear",
+    "Password and data go to the database without TLS (sslmode=danger-disable): who can listen on the way can also answer in its place.",
+    "Nothing, where the network itself is trusted; else let the server speak TLS and write sslmode=verify-full.",
+);
+static TOO_OLD: Code = Code::refused(
+    "database.too_old",
+    "The server is older than PostgreSQL 14.",
+    "Upgrade it: PostgreSQL 13 and older are maintained no more.",
+);
+static MIGRATION_PENDING: Code = Code::refused(
+    "database.migration_pending",
+    "The database lacks tables or columns that this version of oneseal needs.",
+    "Run `oneseal db migrate` with this version, as a user who may create tables; older replicas that still run are not disturbed.",
+);
+static BELOW_MIN_BINARY: Code = Code::refused(
+    "database.below_min_binary",
+    "The tables have been migrated to a form that this version of oneseal does not understand any more.",
+    "Run the version that the message names, or a newer one.",
+);
