@@ -27,7 +27,7 @@ use crate::reading::off_worker;
 use crate::ring::document;
 use crate::ring::edit::{Draft, Signature};
 use crate::steps::{self, Adoption, Conditions, Edit, Observation, Request, State, Step};
-use crate::{Algorithm, GenerationPermit, IssuerUrl, KeyType, Rotation, Snapshot, ring};
+use crate::{Algorithm, GenerationPermit, IssuerUrl, KeyType, KeystoreOptions, Snapshot, ring};
 
 /// Tells who publishes, each time that something is to be decided.
 pub trait Observer: std::fmt::Debug + Send + Sync + 'static {
@@ -66,9 +66,7 @@ impl Observer for NoRegistry {
 #[derive(Clone, Debug)]
 pub struct Executor {
     provider: Arc<dyn SecretProvider>,
-    issuer: IssuerUrl,
-    listed: Vec<Algorithm>,
-    proposed: Rotation,
+    options: KeystoreOptions,
     observer: Arc<dyn Observer>,
     clock: Arc<dyn Clock>,
 }
@@ -91,17 +89,20 @@ pub struct Order {
 }
 
 impl Executor {
-    /// For the ring of `issuer` at `provider`. `listed` are the algorithms that discovery announces, `proposed` the times
-    /// of configuration, which the next change takes over if their generation is higher.
+    /// For the ring at `provider`. The `options` are those of a replica: whose ring it is, the algorithms that discovery
+    /// announces, and the times of configuration, which the next change takes over if their generation is higher.
     pub fn new(
         provider: Arc<dyn SecretProvider>,
-        issuer: IssuerUrl,
-        listed: Vec<Algorithm>,
-        proposed: Rotation,
+        options: KeystoreOptions,
         observer: Arc<dyn Observer>,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        Self { provider, issuer, listed, proposed, observer, clock }
+        Self { provider, options, observer, clock }
+    }
+
+    /// Whose ring it is.
+    pub fn issuer(&self) -> &IssuerUrl {
+        &self.options.issuer
     }
 
     /// The ring as the store holds it, and what may come next.
@@ -173,12 +174,12 @@ impl Executor {
             Observed::Fleet(fleet) => (Observation::Fleet(fleet), fleet.now),
             Observed::Nobody => (Observation::Nobody { is_accepted }, self.clock.wall()),
         };
-        Conditions::new(state, observation, Some(&self.proposed), &self.listed, now)
+        Conditions::new(state, observation, Some(&self.options.rotation), &self.options.algorithms, now)
     }
 
     async fn load(&self) -> Result<Loaded, ExecuteError> {
         let record = load(&*self.provider).await.map_err(ExecuteError::Unreadable)?;
-        let issuer = self.issuer.clone();
+        let issuer = self.options.issuer.clone();
         off_worker(move || open(record, &issuer)).await
     }
 
@@ -198,15 +199,15 @@ impl Executor {
         let changes = told.map(|(changes, _)| changes).unwrap_or_default();
         let mut bytes = draft.commit(&by, now).map_err(ExecuteError::Draft)?;
         let entries = Entries::single(Entries::KEYRING, std::mem::take(&mut *bytes));
-        let (issuer, listed, times) = (self.issuer.clone(), self.listed.clone(), self.proposed.clone());
+        let KeystoreOptions { issuer, algorithms, rotation, .. } = self.options.clone();
         let judged = move || {
             let (ring, _) = ring::read(&entries, &issuer)?;
-            Snapshot::build(ring, &listed, &times)?;
+            Snapshot::build(ring, &algorithms, &rotation)?;
             Ok(entries)
         };
         let entries = off_worker(judged).await.map_err(ExecuteError::WouldBeRefused)?;
         let bytes = entries.get(Entries::KEYRING).map(SecretBytes::expose).unwrap_or_default();
-        let state = Draft::open(bytes, &self.issuer).and_then(|draft| draft.state());
+        let state = Draft::open(bytes, &self.options.issuer).and_then(|draft| draft.state());
         let bytes = SecretBytes::new(bytes.to_vec());
         Ok(Written { bytes, changes, state: state.map_err(ExecuteError::Draft)? })
     }

@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use oneseal::{Algorithm, Builder, EnvProvider, FileProvider, InlineProvider, Issuer, SecretProvider};
+use oneseal::{
+    Algorithm, Builder, EnvProvider, FileProvider, InlineProvider, Issuer, SecretProvider, SystemClock,
+};
+use oneseal_keystore::KeystoreOptions;
+use oneseal_keystore::executor::{Executor, NoRegistry};
 use secrecy::ExposeSecret;
 
 use crate::config::{Config, PassphraseChoice, ProviderChoice, Unlocking};
@@ -57,6 +61,16 @@ pub(crate) fn provider(choice: &ProviderChoice) -> Arc<dyn SecretProvider> {
         ProviderChoice::Env { variable } => Arc::new(EnvProvider::new(variable)),
         ProviderChoice::Inline { value } => Arc::new(inline(value)),
     }
+}
+
+/// Who carries out key verbs on the configured ring. There is no registry of replicas without a database.
+pub(crate) fn executor(config: &Config) -> Executor {
+    let mut options = KeystoreOptions::new(config.issuer.clone());
+    options.algorithms.clone_from(&config.settings.algorithms);
+    options.rotation.clone_from(&config.settings.rotation);
+    options.passphrase = passphrase(&config.unlocking);
+    options.member.clone_from(&config.unlocking.member);
+    Executor::new(provider(&config.provider), options, Arc::new(NoRegistry), Arc::new(SystemClock))
 }
 
 fn inline(value: &secrecy::SecretString) -> InlineProvider {

@@ -10,11 +10,12 @@ use std::error::Error;
 use std::fmt;
 use std::process::ExitCode;
 
+use oneseal::UnixTime;
 use oneseal_keystore::Findings;
 use oneseal_keystore::findings::{self, chain};
 use serde_json::{Value, json};
 
-use crate::report;
+use crate::{report, times};
 
 /// What the exit code says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,13 +101,21 @@ pub(crate) struct Failure {
     message: String,
     findings: Findings,
     hint: Option<String>,
+    not_before: Option<UnixTime>,
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
 impl Failure {
     /// A failure that ends with `exit`. The message says what is wrong, where, and what to do.
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: message.into(), findings: Findings::new(), hint: None, source: None }
+        Self {
+            exit,
+            message: message.into(),
+            findings: Findings::new(),
+            hint: None,
+            not_before: None,
+            source: None,
+        }
     }
 
     /// All that was found, with the exit code of the strongest.
@@ -144,6 +153,18 @@ impl Failure {
         self
     }
 
+    /// With the time from which on the same may work.
+    #[must_use]
+    pub(crate) fn with_time(mut self, not_before: Option<UnixTime>) -> Self {
+        self.not_before = not_before;
+        self
+    }
+
+    /// From when on the same may work, if that is known.
+    pub(crate) fn not_before(&self) -> Option<UnixTime> {
+        self.not_before
+    }
+
     /// How the process ends.
     pub(crate) fn exit(&self) -> Exit {
         self.exit
@@ -155,6 +176,9 @@ impl Failure {
         if !self.findings.is_empty() {
             text.push('\n');
             text.push_str(report::human(&self.findings).trim_end());
+        }
+        if let Some(at) = self.not_before {
+            text.push_str(&format!("\nIt may be done from {} on.", times::rfc3339(at)));
         }
         if let Some(hint) = &self.hint {
             text.push('\n');
@@ -175,17 +199,17 @@ impl Failure {
             causes.push(error.to_string());
             cause = error.source();
         }
-        json!({
-            "ok": false,
-            "exit": self.exit.code(),
-            "error": {
-                "kind": self.exit.word(),
-                "message": self.message,
-                "causes": causes,
-                "hint": self.hint,
-                "findings": report::list(&self.findings),
-            },
-        })
+        let mut error = json!({
+            "kind": self.exit.word(),
+            "message": self.message,
+            "causes": causes,
+            "hint": self.hint,
+            "findings": report::list(&self.findings),
+        });
+        if let Some(at) = self.not_before {
+            error["not_before"] = at.as_secs().into();
+        }
+        json!({ "ok": false, "exit": self.exit.code(), "error": error })
     }
 }
 

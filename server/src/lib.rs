@@ -13,6 +13,7 @@ mod files;
 mod gate;
 mod hardening;
 mod http;
+mod key_answers;
 mod lifecycle;
 mod logging;
 mod metrics;

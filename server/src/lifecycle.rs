@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oneseal::{BootTime, Clock, Issuer, SystemClock, Tasks};
+use oneseal_keystore::executor::Executor;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Notify, oneshot};
@@ -55,6 +56,8 @@ pub(crate) struct Server {
 pub(crate) struct Limits {
     /// What the admin API may do, and who may call it.
     pub(crate) admin: config::Admin,
+    /// Changes the ring.
+    pub(crate) executor: Executor,
     /// Connections at a time.
     pub(crate) capacity: Capacity,
 }
@@ -150,7 +153,7 @@ impl Server {
         );
         if let Some(admin) = admin {
             let (socket, file) = admin.into_parts();
-            let app = admin::app(Arc::clone(&state), limits.admin.mint);
+            let app = admin::app(Arc::clone(&state), limits.admin.mint, limits.executor.clone());
             let close = self.close.clone();
             self.spawn(
                 Part::Admin,
@@ -167,7 +170,7 @@ impl Server {
         let admin = &limits.admin;
         let (state, close) = (Arc::clone(&self.state), self.close.clone());
         let guard = Guard::new(admin, tls.is_some(), Arc::clone(&state));
-        let app = Guarded::new(admin::app(Arc::clone(&state), admin.mint), guard);
+        let app = Guarded::new(admin::app(Arc::clone(&state), admin.mint, limits.executor.clone()), guard);
         let (listener, most) = (Listener::AdminTcp, limits.capacity.admin_tcp);
         match tls {
             None => self.spawn(Part::AdminTcp, serve(socket, Plain, app, listener, state, most, close)),
@@ -387,6 +390,9 @@ mod tests {
     use oneseal::keystore::{InitRequest, init};
     use oneseal::{Algorithm, FileProvider, IssuerUrl};
 
+    use oneseal_keystore::KeystoreOptions;
+    use oneseal_keystore::executor::NoRegistry;
+
     use super::*;
     use crate::config::{Admin, Listen, LogFormat};
     use crate::http::capacity::MOST;
@@ -414,13 +420,19 @@ mod tests {
         let listen =
             Listen { documents: any, ops: any, admin: Some(dir.join("admin.sock")), admin_tcp: None };
         let (sockets, _) = Sockets::bind(&listen).expect("free ports");
+        let executor = Executor::new(
+            Arc::new(provider()),
+            KeystoreOptions::new(IssuerUrl::parse(ISSUER, "issuer").expect("good")),
+            Arc::new(NoRegistry),
+            Arc::new(SystemClock),
+        );
         let admin = Admin { mint: false, mint_audiences: Vec::new(), tokens: Vec::new(), hosts: Vec::new() };
         Server::start(
             issuer,
             tasks,
             sockets,
             None,
-            Limits { admin, capacity: Capacity { documents: 8, ..MOST } },
+            Limits { admin, executor, capacity: Capacity { documents: 8, ..MOST } },
         )
         .await
     }

@@ -65,6 +65,10 @@ fn every_answer_is_as_its_schema_says() {
     judge.judge("keys-export", &judge.keys("export", &["--out", &file("jwks.json")]));
     judge.judge("keys-export", &judge.keys("export", &["--site", &file("site")]));
 
+    judge.judge("keys-change", &judge.keys("rotate", &["--dry-run"]));
+    judge.judge("keys-change", &judge.keys("rotate", &["--reason", "a test"]));
+    judge.judge("error", &judge.keys("activate", &["--unproven-replicas"]));
+
     let minted = judge.replica.mint(&["--json"]);
     judge.judge("mint", &minted);
     judge.judge("mint", &judge.replica.mint(&["--dry-run", "--claim", "team=a", "--json"]));

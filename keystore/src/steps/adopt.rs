@@ -3,9 +3,9 @@
 use oneseal_coordination::UnixTime;
 
 use super::activate::{DAY_S, retire};
-use super::{Adopted, Conditions, Edit, Refusal, State, Step, rotate};
+use super::{Adopted, Conditions, Edit, Foreign, Refusal, State, Step, rotate};
 use crate::ring::{KeyState, MAX_KEYS};
-use crate::{Algorithm, KeyId, PublicKey};
+use crate::{Algorithm, KeyId};
 
 /// What is taken in.
 #[derive(Debug)]
@@ -30,17 +30,6 @@ pub enum Adoption {
         /// When they leave the set.
         until: UnixTime,
     },
-}
-
-/// One public key of somebody else's.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Foreign {
-    /// Its name in the world.
-    pub kid: KeyId,
-    /// What it verifies.
-    pub algorithm: Algorithm,
-    /// The key.
-    pub public: PublicKey,
 }
 
 pub(super) fn decide(

@@ -16,6 +16,7 @@ mod adopt;
 mod conditions;
 mod due;
 mod floors;
+mod foreign;
 mod outlook;
 mod refusal;
 mod retire;
@@ -27,9 +28,10 @@ use std::collections::BTreeSet;
 
 use oneseal_coordination::UnixTime;
 
-pub use adopt::{Adoption, Foreign};
+pub use adopt::Adoption;
 pub use conditions::{Conditions, Observation};
 pub use floors::{Cost, Floors};
+pub use foreign::Foreign;
 pub use outlook::{Next, outlook};
 pub use refusal::Refusal;
 

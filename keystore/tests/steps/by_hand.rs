@@ -1,7 +1,7 @@
 //! The verbs one after the other, with the times at which each may come.
 
 use oneseal_coordination::{Clock, UnixTime};
-use oneseal_keystore::executor::ExecuteError;
+use oneseal_keystore::executor::{ExecuteError, Executor};
 use oneseal_keystore::material::PrivateKey;
 use oneseal_keystore::ring::KeyState::{Active, Pending, Retiring};
 use oneseal_keystore::steps::{Adoption, Foreign, Refusal, Request};
@@ -253,14 +253,8 @@ async fn a_time_that_is_lowered_counts_from_the_change_on_and_one_that_is_raised
     slower.publish_lead_s = None;
     slower.rotate_every_s = 9000;
     let with = |bench: &Bench, times: &Rotation| {
-        oneseal_keystore::executor::Executor::new(
-            bench.provider.clone(),
-            super::issuer(),
-            super::LISTED.to_vec(),
-            times.clone(),
-            std::sync::Arc::new(super::NoRegistry),
-            bench.clock.clone(),
-        )
+        let (provider, clock) = (bench.provider.clone(), bench.clock.clone());
+        Executor::new(provider, super::options(times.clone()), std::sync::Arc::new(super::NoRegistry), clock)
     };
     bench.executor = with(&bench, &slower);
     let done = bench.order(rotate()).await.unwrap();

@@ -15,7 +15,7 @@ use oneseal_coordination::{Clock, UnixTime};
 use oneseal_keystore::executor::{Done, ExecuteError, Executor, NoRegistry, Observer, Order};
 use oneseal_keystore::ring::{self, KeyState, Ring};
 use oneseal_keystore::steps::{Refusal, Request};
-use oneseal_keystore::{Algorithm, InitRequest, IssuerUrl, Rotation, init};
+use oneseal_keystore::{Algorithm, InitRequest, IssuerUrl, KeystoreOptions, Rotation, init};
 use oneseal_providers::SecretProvider;
 use oneseal_testing::{FixedClock, MemoryProvider};
 use serde_json::Value;
@@ -61,8 +61,7 @@ impl Bench {
         request.algorithms = algorithms.to_vec();
         request.rotation = times.clone();
         init(&*provider, request, &*clock).await.unwrap();
-        let executor =
-            Executor::new(provider.clone(), issuer(), LISTED.to_vec(), times, observer, clock.clone());
+        let executor = Executor::new(provider.clone(), options(times), observer, clock.clone());
         Self { provider, clock, executor }
     }
 
@@ -100,6 +99,13 @@ impl Bench {
     pub(crate) fn now(&self) -> i64 {
         self.clock.wall().as_secs() - T0.as_secs()
     }
+}
+
+pub(crate) fn options(times: Rotation) -> KeystoreOptions {
+    let mut options = KeystoreOptions::new(issuer());
+    options.algorithms = LISTED.to_vec();
+    options.rotation = times;
+    options
 }
 
 pub(crate) fn order(request: Request) -> Order {

@@ -7,7 +7,7 @@ use std::fmt;
 pub(crate) enum Scope {
     /// Look: status.
     Read,
-    /// Change keys. No route of this version asks for it.
+    /// Look at keys with their times, and change them.
     Keys,
     /// Mint tokens, and preview them.
     Mint,

@@ -14,12 +14,15 @@ use crate::app;
 use crate::config::{Config, ProviderChoice, Sources};
 use crate::exit::{Exit, Failure};
 
+mod adopt;
+mod change;
 mod choose;
 mod export;
 pub(crate) mod init;
 mod list;
 mod show;
 mod site;
+mod tell;
 
 /// What to do with keys.
 #[derive(Debug, clap::Args)]
@@ -36,6 +39,29 @@ enum Verb {
     List(list::Args),
     /// Show everything public about one key
     Show(show::Args),
+    /// Make new keys and publish them; they sign once activated
+    ///
+    /// Like every verb that changes the ring it also does what is due: private halves are erased, and keys removed whose
+    /// last token has expired. With --admin a running replica carries it out, else this process, where the ring rests.
+    Rotate(change::Rotate),
+    /// Let published keys sign, and those before them retire
+    ///
+    /// Refused (75) until every relying party knows the key, with the time from which on it may be done and the setting
+    /// that costs most of the wait.
+    Activate(change::OfKey),
+    /// Cancel a pending key, stop an active one, or do what is due
+    ///
+    /// Without a KID nothing is done but what is due.
+    Retire(change::OfKey),
+    /// Let the key before sign again, inside rotation.rollback_window
+    Rollback(change::OfKey),
+    /// Burn keys in an emergency: gone at once, with new ones in their place
+    ///
+    /// Two commits: the first takes the keys out of the set and publishes their successors, and nothing is minted; the
+    /// second lets those sign, as soon as every replica serves them or after rotation.emergency_wait.
+    Revoke(change::Revoke),
+    /// Take in a key from elsewhere, or the key set of a former issuer
+    Adopt(adopt::Args),
     /// Export the public keys
     ///
     /// There is no option for private halves.
@@ -51,6 +77,12 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
         Verb::Init(args) => init::run(args, globals).await,
         Verb::List(args) => list::run(args, globals).await,
         Verb::Show(args) => show::run(args, globals).await,
+        Verb::Rotate(args) => change::rotate(args, globals).await,
+        Verb::Activate(args) => change::activate(args, globals).await,
+        Verb::Retire(args) => change::retire(args, globals).await,
+        Verb::Rollback(args) => change::roll_back(args, globals).await,
+        Verb::Revoke(args) => change::revoke(args, globals).await,
+        Verb::Adopt(args) => adopt::run(args, globals).await,
         Verb::Export(args) => export::run(args, globals).await,
     }
 }
@@ -78,6 +110,11 @@ struct Place {
 }
 
 impl Place {
+    /// Whether the command line says nothing of it.
+    fn is_empty(&self) -> bool {
+        [&self.provider, &self.passphrase, &self.member, &self.issuer].into_iter().all(Option::is_none)
+    }
+
     fn sources(self, globals: &Globals) -> Sources {
         self.sources_in(std::env::vars_os(), globals)
     }

@@ -82,7 +82,7 @@ pub(crate) enum Verb {
     Check(check::Args),
     /// Run three replicas on this machine and show that they are one issuer
     Quickstart(quickstart::Args),
-    /// Make, list, show and export keys
+    /// Make, list, show, rotate and export keys
     Keys(keys::Args),
     /// Move the ring to another provider
     ///

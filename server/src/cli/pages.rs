@@ -105,6 +105,11 @@ const NO_KEY: (u8, &str) = (78, "configuration, key or place refused, or nothing
 const DENIED: (u8, &str) = (77, "the provider or the file system says no");
 const SILENT: (u8, &str) = (69, "the provider does not answer");
 const DONE: (u8, &str) = (0, "done");
+const NOT_WRITTEN: (u8, &str) =
+    (69, "provider, registry or replica do not answer, or it is not known whether it was written");
+const EARLY: (u8, &str) = (75, "too early, or in conflict: the same may work later");
+const NOT_ALLOWED: (u8, &str) = (77, "the provider, the file system or the replica says no");
+const NOT_KEPT: (u8, &str) = (78, "the rules are against it, or configuration, key or place are refused");
 
 /// Every verb.
 pub(crate) static PAGES: &[Page] = &[
@@ -174,6 +179,45 @@ pub(crate) static PAGES: &[Page] = &[
         verb: "keys show",
         exits: &[DONE, (1, "there is no such key"), SILENT, DENIED, NO_KEY],
         examples: &["oneseal keys show --config oneseal.toml --state active --alg RS256"],
+    },
+    Page {
+        verb: "keys rotate",
+        exits: &[DONE, NOT_WRITTEN, EARLY, NOT_ALLOWED, NOT_KEPT],
+        examples: &[
+            "oneseal keys rotate --config oneseal.toml --dry-run",
+            "oneseal keys rotate --config oneseal.toml --reason monthly",
+        ],
+    },
+    Page {
+        verb: "keys activate",
+        exits: &[DONE, NOT_WRITTEN, EARLY, NOT_ALLOWED, NOT_KEPT],
+        examples: &[
+            "oneseal keys activate --config oneseal.toml --unproven-replicas",
+            "oneseal keys activate --admin ./admin.sock --unproven-replicas",
+        ],
+    },
+    Page {
+        verb: "keys retire",
+        exits: &[DONE, NOT_WRITTEN, EARLY, NOT_ALLOWED, NOT_KEPT],
+        examples: &["oneseal keys retire --config oneseal.toml"],
+    },
+    Page {
+        verb: "keys rollback",
+        exits: &[DONE, NOT_WRITTEN, EARLY, NOT_ALLOWED, NOT_KEPT],
+        examples: &["oneseal keys rollback --config oneseal.toml --reason 'a relying party fails'"],
+    },
+    Page {
+        verb: "keys revoke",
+        exits: &[DONE, NOT_WRITTEN, EARLY, NOT_ALLOWED, NOT_KEPT],
+        examples: &["oneseal keys revoke --config oneseal.toml --dry-run"],
+    },
+    Page {
+        verb: "keys adopt",
+        exits: &[DONE, NOT_WRITTEN, EARLY, NOT_ALLOWED, NOT_KEPT],
+        examples: &[
+            "oneseal keys adopt former.pem --config oneseal.toml --kid 2024-key",
+            "oneseal keys adopt --config oneseal.toml --from-jwks former.json --public-only --until 2099-01-01T00:00:00Z --yes",
+        ],
     },
     Page {
         verb: "keys export",

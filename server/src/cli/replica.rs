@@ -25,6 +25,13 @@ pub(crate) struct Target {
     remote: remote::Args,
 }
 
+impl Target {
+    /// Whether the command line names one.
+    pub(crate) fn is_named(&self) -> bool {
+        self.admin.is_some() || !self.remote.is_empty()
+    }
+}
+
 /// What is asked.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {

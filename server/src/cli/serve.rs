@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use oneseal::keystore::ring::KeyState;
 use oneseal::{Clock, Findings, Issuer, SystemClock};
+use oneseal_keystore::executor::Executor;
 use tokio::task::JoinSet;
 
 use super::Globals;
@@ -109,11 +110,12 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
         Ok(opened) => opened,
         Err(findings) => return Ok(refuse(&findings, format, &notifier).await),
     };
+    let executor = app::executor(&config);
     config.forget_key();
     findings.iter().for_each(logging::tell);
     config.settings.admin.advice(SystemClock.wall()).iter().for_each(logging::tell);
     tls.iter().for_each(|tls| tls.advice(&issuer).iter().for_each(logging::tell));
-    let limits = limits(&config)?;
+    let limits = limits(&config, executor)?;
     let (sockets, remarks) = match Sockets::bind(&config.settings.listen) {
         Ok(bound) => bound,
         Err(findings) => return Ok(refuse(&findings, format, &notifier).await),
@@ -197,7 +199,7 @@ async fn refuse(findings: &Findings, format: LogFormat, notifier: &Notifier) -> 
 }
 
 /// How much of everything there may be, by the limit of open files.
-fn limits(config: &Config) -> Result<Limits, Failure> {
+fn limits(config: &Config, executor: Executor) -> Result<Limits, Failure> {
     let with_admin_tcp = config.settings.listen.admin_tcp.is_some();
     let files = usize::try_from(hardening::open_files()).unwrap_or(usize::MAX);
     let Some(capacity) = Capacity::within(files, with_admin_tcp) else {
@@ -218,7 +220,7 @@ fn limits(config: &Config) -> Result<Limits, Failure> {
              {wanted}; a limit of {enough} is enough (ulimit -Hn, LimitNOFILE=)"
         );
     }
-    Ok(Limits { admin: config.settings.admin.clone(), capacity })
+    Ok(Limits { admin: config.settings.admin.clone(), executor, capacity })
 }
 
 /// In the working directory, where a developer looks.

@@ -79,11 +79,6 @@ fn check_minting(admin: &Admin, values: &Values, issuer: Option<&IssuerUrl>, fin
             findings.push(&codes::NO_EFFECT, values.place(TOKENS), message);
         }
     }
-    for token in tokens.iter().filter(|token| token.scopes.has(Scope::Keys)) {
-        let message =
-            format!("\"{}\" has the scope keys, for which this version has no request yet", token.name);
-        findings.push(&codes::NO_EFFECT, values.place(TOKENS), message);
-    }
     let Some(issuer) = issuer else { return };
     let ours = [issuer.as_str().to_owned(), issuer.url_of(&issuer.token_path())];
     for audience in audiences.iter().filter(|audience| ours.contains(audience)) {
@@ -229,7 +224,7 @@ mod tests {
         assert_found(&[("admin.danger_plaintext", "true")], &no_effect);
         let minting = ONE.replace("'read'", "'mint','keys'");
         let tcp = ("listen.admin_tcp", "127.0.0.1:1");
-        assert_found(&[tcp, ("admin.tokens", &minting)], &["config.no_effect", "config.no_effect"]);
+        assert_found(&[tcp, ("admin.tokens", &minting)], &no_effect);
         let mint = [("admin.mint", "true"), ("admin.mint_audiences", "rp"), ("listen.admin", "none")];
         assert_found(&mint, &no_effect);
         assert_found(&[mint[0], mint[1], mint[2], tcp, ("admin.tokens", ONE)], &[]);

@@ -26,7 +26,7 @@ pub(crate) use database::{
     COMPONENTS, DATABASE_IN_CLEAR, judge as database, of_error as of_database_error,
     of_fault as of_schema_fault,
 };
-pub(crate) use self_check::ask;
+pub(crate) use self_check::{ask, fetcher};
 
 use crate::exit::Exit;
 use crate::notify::Notifier;

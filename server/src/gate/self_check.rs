@@ -45,7 +45,7 @@ pub(crate) async fn ask(
 }
 
 /// A client that asks as relying parties do, and trusts what the operator says beside the system's certificates.
-pub(super) fn fetcher(
+pub(crate) fn fetcher(
     issuer: &IssuerUrl,
     how: &SelfCheck,
     deadline: Duration,

@@ -6,8 +6,10 @@
 //!         refused before a byte of the body is read                  without one of admin.tokens
 //! ```
 
+mod body;
 mod events;
 mod guard;
+mod keys;
 mod mint;
 mod remote;
 mod status;
@@ -16,6 +18,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::{get, post};
+use oneseal_keystore::executor::Executor;
 
 pub(crate) use events::EventSeats;
 pub(crate) use guard::{Guard, Verdict};
@@ -31,18 +34,22 @@ pub(crate) struct Admin {
     state: Arc<State>,
     /// `admin.mint`.
     may_mint: bool,
+    /// Changes the ring.
+    executor: Executor,
 }
 
 /// The application.
-pub(crate) fn app(state: Arc<State>, may_mint: bool) -> Router {
+pub(crate) fn app(state: Arc<State>, may_mint: bool, executor: Executor) -> Router {
     let get_only = async || ApiError::method_not_allowed("GET, HEAD");
     let post_only = async || ApiError::method_not_allowed("POST");
     Router::new()
         .route(STATUS, get(status::status).fallback(get_only))
         .route(EVENTS, get(events::events).fallback(get_only))
         .route(MINT, post(mint::mint).fallback(post_only))
+        .route(KEYS, get(keys::list).fallback(get_only))
+        .route(KEY_VERB, post(keys::change).fallback(post_only))
         .fallback(async || ApiError::not_found())
-        .with_state(Arc::new(Admin { state, may_mint }))
+        .with_state(Arc::new(Admin { state, may_mint, executor }))
 }
 
 /// The scope that a path asks for, whatever the method; no other path is let through to the routes.
@@ -50,6 +57,9 @@ fn scope_of(path: &str) -> Option<Scope> {
     match path {
         STATUS | EVENTS => Some(Scope::Read),
         MINT => Some(Scope::Mint),
+        // What a key set will be is told to those who may change it.
+        KEYS => Some(Scope::Keys),
+        _ if keys::is_verb(path.strip_prefix(KEYS)?.strip_prefix('/')?) => Some(Scope::Keys),
         _ => None,
     }
 }
@@ -57,3 +67,5 @@ fn scope_of(path: &str) -> Option<Scope> {
 const STATUS: &str = "/admin/v1/status";
 const EVENTS: &str = "/admin/v1/events";
 const MINT: &str = "/admin/v1/mint";
+const KEYS: &str = "/admin/v1/keys";
+const KEY_VERB: &str = "/admin/v1/keys/{verb}";

@@ -13,9 +13,12 @@ use http::header::{
 };
 use http::{HeaderValue, Response, StatusCode};
 use oneseal::MintError;
-use serde_json::json;
+use oneseal_keystore::executor::ExecuteError;
+use oneseal_keystore::findings::Exit;
+use serde_json::{Map, Value, json};
 
 use crate::admin_token::Scope;
+use crate::key_answers;
 
 /// An answer that is no success.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +29,7 @@ pub(crate) struct ApiError {
     allow: Option<&'static str>,
     challenge: Option<&'static str>,
     retry_after: Option<Duration>,
+    details: Map<String, Value>,
 }
 
 impl ApiError {
@@ -144,7 +148,12 @@ impl ApiError {
     /// The answer. No cache may keep it; one that asks to come back also closes the connection, so that the next
     /// attempt can reach another replica.
     pub(crate) fn response(&self) -> Response<Bytes> {
-        let body = json!({ "error": self.error, "error_description": self.description }).to_string();
+        let mut body = json!({ "error": self.error, "error_description": self.description });
+        if let Value::Object(members) = &mut body {
+            members.extend(self.details.clone());
+        }
+        body.sort_all_objects();
+        let body = body.to_string();
         let mut response = Response::new(Bytes::from(body));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
@@ -166,7 +175,15 @@ impl ApiError {
 
     fn new(status: StatusCode, error: &'static str, description: impl Into<String>) -> Self {
         let description = description.into();
-        Self { status, error, description, allow: None, challenge: None, retry_after: None }
+        Self {
+            status,
+            error,
+            description,
+            allow: None,
+            challenge: None,
+            retry_after: None,
+            details: Map::new(),
+        }
     }
 
     fn challenging(self, challenge: &'static str) -> Self {
@@ -220,6 +237,23 @@ impl From<MintError> for ApiError {
     }
 }
 
+/// Why a key verb was not carried out: 409 where the same may work later, 503 where nobody answers, 422 else. The operator
+/// who asks may know all of it.
+impl From<ExecuteError> for ApiError {
+    fn from(error: ExecuteError) -> Self {
+        let words = key_answers::words(&error);
+        let is_early = matches!(&error, ExecuteError::Refused(refusal) if refusal.not_before().is_some());
+        let answer = match error.exit() {
+            Some(Exit::TryLater) if is_early => Self::new(StatusCode::CONFLICT, "too_early", words),
+            Some(Exit::TryLater) => Self::new(StatusCode::CONFLICT, "conflict", words),
+            Some(Exit::Unavailable) => Self::unavailable(words, LATER),
+            Some(_) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "refused", words),
+            None => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", words),
+        };
+        Self { details: key_answers::of_error(&error), ..answer }
+    }
+}
+
 // RFC 6750 section 3.
 const CHALLENGE: &str = r#"Bearer realm="oneseal admin""#;
 const INVALID_TOKEN: &str = r#"Bearer realm="oneseal admin", error="invalid_token""#;
@@ -268,7 +302,7 @@ mod tests {
         ];
         for (error, status, word) in cases {
             let response = ApiError::from(error.clone()).response();
-            let body: serde_json::Value = serde_json::from_slice(response.body()).expect("JSON");
+            let body: Value = serde_json::from_slice(response.body()).expect("JSON");
             assert_eq!(
                 (response.status().as_u16(), body["error"].as_str()),
                 (status, Some(word)),

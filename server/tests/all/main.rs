@@ -9,6 +9,7 @@ mod boot;
 mod check;
 mod documents;
 mod hostile;
+mod keys;
 #[cfg(target_os = "linux")]
 mod memory;
 mod mounts;

@@ -13,6 +13,7 @@ use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use oneseal::UnixTime;
 use serde::Deserialize;
 use tokio::net::UnixStream;
 
@@ -90,6 +91,16 @@ pub(super) fn judge<T: Answer>(
     body: &[u8],
 ) -> Result<T, Failure> {
     let said = Refusal::read(body);
+    // A key verb says itself how it ends.
+    let told = said.exit.and_then(|exit| {
+        [Exit::TryLater, Exit::Denied, Exit::Refused, Exit::Unavailable]
+            .into_iter()
+            .find(|known| known.code() == exit)
+    });
+    if let (Some(exit), false) = (told, status.is_success()) {
+        let not_before = said.not_before.map(UnixTime);
+        return Err(Failure::new(exit, format!("refused by {place}: {said}")).with_time(not_before));
+    }
     match status {
         StatusCode::OK => serde_json::from_slice(body).ok().filter(T::is_sound).ok_or_else(|| {
             Failure::internal(format!(
@@ -133,6 +144,8 @@ struct Refusal {
     error: Option<String>,
     error_description: Option<String>,
     cure: Option<String>,
+    exit: Option<u8>,
+    not_before: Option<i64>,
 }
 
 impl Refusal {

@@ -14,13 +14,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
 use axum::extract::{Extension, Request, State as Shared};
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
+use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use oneseal::keystore::json;
 use oneseal::{Algorithm, Audience, MintRequest, Minted, Preview, Subject, VerifiedWorkload};
 use serde::Serialize;
@@ -28,7 +25,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use tokio::time::timeout;
 
-use super::Admin;
+use super::{Admin, body};
 use crate::http::caller::Caller;
 use crate::http::error::ApiError;
 use crate::http::quoted::quoted;
@@ -142,10 +139,7 @@ async fn answer(
             "minting here is off; set admin.mint = true and name admin.mint_audiences",
         ));
     }
-    if !is_json(request.headers()) {
-        return Err(ApiError::not_json());
-    }
-    let body = in_time(request.into_body()).await?;
+    let body = body::json(request).await?;
     let wanted = Wanted::parse(&body, asked)?;
     let workload = VerifiedWorkload::vouched_by_admin(caller.to_string(), wanted.subject);
     let issuer = &admin.state.issuer;
@@ -222,24 +216,6 @@ fn faulty(name: &str, error: &impl std::fmt::Display) -> ApiError {
     ApiError::invalid(format!("{name}: {error}"))
 }
 
-fn is_json(headers: &HeaderMap) -> bool {
-    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let media_type = value.and_then(|value| value.split(';').next());
-    media_type.is_some_and(|media_type| media_type.trim().eq_ignore_ascii_case("application/json"))
-}
-
-async fn in_time(body: Body) -> Result<Bytes, ApiError> {
-    timeout(BODY_DEADLINE, read(body)).await.unwrap_or_else(|_| Err(ApiError::too_slow()))
-}
-
-async fn read(body: Body) -> Result<Bytes, ApiError> {
-    match Limited::new(body, MAX_BODY).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(ApiError::too_large(MAX_BODY)),
-        Err(_) => Err(ApiError::invalid("the request body breaks off")),
-    }
-}
-
 /// A name as the audit line has it: a refused one may be of any length.
 fn audited(text: &str) -> String {
     quoted(text, MAX_AUDITED).into_owned()
@@ -249,10 +225,6 @@ fn shortened(text: &str, most: usize) -> String {
     text.chars().take(most).collect()
 }
 
-/// Claims are at most 4 KiB; the rest is room for escapes.
-const MAX_BODY: usize = 64 * 1024;
-/// A body is one packet, or a few: who takes longer holds a connection that another caller needs.
-const BODY_DEADLINE: Duration = Duration::from_secs(2);
 /// For all of it, with the signature: an answer that says nothing is worse than one that says no.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// The longest audience that is accepted.
@@ -263,10 +235,6 @@ const MAX_NAME_SHOWN: usize = 64;
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
-
-    use futures_util::stream;
-
     use super::*;
     use crate::admin_token::Token;
 
@@ -331,30 +299,5 @@ mod tests {
         for told in [asked.sub, asked.aud] {
             assert!(told.expect("asked").contains("not repeated"));
         }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_body_that_does_not_end_holds_its_connection_for_two_seconds() {
-        let within = async |limit_s| {
-            let body = Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
-            timeout(Duration::from_secs(limit_s), in_time(body)).await.ok()
-        };
-        assert_eq!(within(1).await, None);
-        assert_eq!(within(3).await, Some(Err(ApiError::too_slow())));
-    }
-
-    #[test]
-    fn the_media_type_is_compared_without_its_parameters() {
-        for (value, expected) in [
-            ("application/json", true),
-            ("Application/JSON; charset=utf-8", true),
-            ("application/x-www-form-urlencoded", false),
-            ("application/jsonp", false),
-        ] {
-            let mut headers = HeaderMap::new();
-            headers.insert(CONTENT_TYPE, value.parse().expect("a header value"));
-            assert_eq!(is_json(&headers), expected, "{value}");
-        }
-        assert!(!is_json(&HeaderMap::new()));
     }
 }

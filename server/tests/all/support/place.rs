@@ -40,6 +40,17 @@ impl Place {
         place
     }
 
+    /// With an ES256 ring whose times are those of a laboratory.
+    pub(crate) fn with_lab_ring() -> Self {
+        let place = Self::empty();
+        let ring = format!("file:{}", place.path("ring.json").display());
+        let mut init =
+            place.command(["keys", "init", "--provider", &ring, "--issuer", ISSUER, "--alg", "ES256"]);
+        let made = init.arg("--yes").env("ONESEAL__ROTATION__PRESET", "lab").output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        place
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
