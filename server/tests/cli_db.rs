@@ -142,6 +142,22 @@ fn who_cannot_be_reached_or_does_not_let_in_is_told_without_the_password() {
 }
 
 #[test]
+fn a_pooler_that_lends_out_sessions_is_a_warning_with_a_cure() {
+    let Some((database, place)) = empty() else { return };
+    let Some(pooler) = PgBouncer::start(Postgres::shared().expect("there"), Pooling::Transaction, 3) else {
+        return;
+    };
+    place.db(&["migrate"]).done();
+    place.set_url(&database.url_at(pooler.address()));
+    place.db(&["status"]).done();
+    let said = place.check().done();
+    assert!(said.out.contains("database.pooled_fence at database.direct_url"), "{said:?}");
+    let mut around = place.command(&["check", "--offline", "--no-bind"]);
+    let said = run(around.env("ONESEAL__DATABASE__DIRECT_URL", database.url())).done();
+    assert!(!said.out.contains("pooled_fence"), "{said:?}");
+}
+
+#[test]
 fn a_database_that_is_away_is_waited_for_and_a_standby_is_no_primary() {
     let Some(mut server) = Postgres::start(PostgresOptions::default()) else { return };
     let place = Place::new(&server.url());

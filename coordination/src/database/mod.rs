@@ -151,6 +151,30 @@ impl Database {
         DirectSession::open(url, &self.options).await
     }
 
+    /// Whether what should be sessions of one's own are lent out by a pooler, statement by statement or transaction by
+    /// transaction: LISTEN then hears nothing, and what is locked in one session is held in another.
+    ///
+    /// Two sessions are opened. One leaves a mark in its session; the other must not see it, and must not move the first
+    /// to another server process by occupying one.
+    ///
+    /// # Errors
+    /// As [`Database::direct`].
+    ///
+    /// # Cancel safety
+    /// Dropped in the middle, it leaves nothing behind but, in a pooler's session, a mark of no meaning.
+    pub async fn is_direct_shared(&self) -> Result<bool, DatabaseError> {
+        let (one, other) = (self.direct().await?, self.direct().await?);
+        let mark = uuid::Uuid::new_v4().to_string();
+        let look = "SELECT coalesce(current_setting('oneseal.mark', true), '')";
+        one.run(&format!("SELECT set_config('oneseal.mark', '{mark}', false)")).await?;
+        if other.run(look).await? == [mark.clone()] {
+            return Ok(true);
+        }
+        other.run("BEGIN; SELECT pg_backend_pid()").await?;
+        let stays = one.run(look).await? == [mark];
+        Ok(!stays)
+    }
+
     fn limits(&self) -> Limits {
         Limits {
             statement: self.options.statement_timeout,

@@ -1,7 +1,7 @@
 //! PgBouncer in between, in each of its modes.
 
 use oneseal_coordination::FenceToken;
-use oneseal_coordination::database::DatabaseErrorKind;
+use oneseal_coordination::database::{Database, DatabaseErrorKind, DatabaseUrl};
 use oneseal_testing::parts::{PgBouncer, Pooling, Postgres};
 use tokio::task::JoinSet;
 
@@ -85,6 +85,24 @@ async fn a_pooler_that_restarts_fails_no_call_after_it_is_back() {
     assert_eq!(database.write().await.unwrap_err().kind(), DatabaseErrorKind::Unavailable);
     pooler.start_again();
     keep(&database, "after").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_session_that_a_pooler_lends_out_is_found_and_one_of_ones_own_is_not() {
+    let Some(server) = Postgres::shared() else { return };
+    let (raw, database) = with_table(server);
+    assert!(!database.is_direct_shared().await.unwrap());
+    for (pooling, is_shared) in
+        [(Pooling::Session, false), (Pooling::Transaction, true), (Pooling::Statement, true)]
+    {
+        let Some(pooler) = PgBouncer::start(server, pooling, 5) else { return };
+        let pooled = open(&raw.url_at(pooler.address()));
+        assert_eq!(pooled.is_direct_shared().await.unwrap(), is_shared, "{pooling:?}");
+        // With the way around it, it does not matter.
+        let mut options = super::options(&raw.url_at(pooler.address()));
+        options.direct_url = Some(DatabaseUrl::parse(&raw.url()).unwrap());
+        assert!(!Database::new(options).unwrap().is_direct_shared().await.unwrap());
+    }
 }
 
 #[tokio::test]

@@ -113,6 +113,7 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     let executor = app::executor(&config);
     config.forget_key();
     findings.iter().for_each(logging::tell);
+    gate::database_advice(config.settings.database.as_ref()).await.iter().for_each(logging::tell);
     config.settings.admin.advice(SystemClock.wall()).iter().for_each(logging::tell);
     tls.iter().for_each(|tls| tls.advice(&issuer).iter().for_each(logging::tell));
     let limits = limits(&config, executor)?;

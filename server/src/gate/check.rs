@@ -142,7 +142,11 @@ async fn of_config(config: Config, mut remarks: Findings) -> Found {
     let (tls, found) = Tls::open(&config.settings.tls, &config.issuer, &SystemClock).await;
     remarks.extend(found);
     remarks.extend(config.settings.admin.advice(SystemClock.wall()));
-    remarks.extend(super::database(config.settings.database.as_ref()).await);
+    let of_database = super::database(config.settings.database.as_ref()).await;
+    if !of_database.has_errors() {
+        remarks.extend(super::database_advice(config.settings.database.as_ref()).await);
+    }
+    remarks.extend(of_database);
     let (findings, issuer) = match app::issuer(&config, false).build().await {
         Ok((issuer, _tasks)) => {
             remarks.extend(tls.map(|tls| tls.advice(&issuer)).unwrap_or_default());

@@ -16,6 +16,7 @@ pub(super) static CODES: &[&Code] = &[
     &UNTRUSTED,
     &UNUSABLE,
     &DATABASE_IN_CLEAR,
+    &POOLED_FENCE,
     &TOO_OLD,
     &MIGRATION_PENDING,
     &BELOW_MIN_BINARY,
@@ -34,6 +35,23 @@ pub(crate) async fn judge(options: Option<&DatabaseOptions>) -> Findings {
             Err(error) => push_error(&error, &mut findings),
         },
         Err(error) => push_error(&error, &mut findings),
+    }
+    findings
+}
+
+/// What does not keep `serve` from starting: asked once the database has been found good.
+///
+/// # Cancel safety
+/// Changes nothing.
+pub(crate) async fn advise(options: Option<&DatabaseOptions>) -> Findings {
+    let mut findings = Findings::new();
+    let Some(database) = options.and_then(|options| Database::new(options.clone()).ok()) else {
+        return findings;
+    };
+    // One that does not answer now has answered before: nothing to advise.
+    if database.is_direct_shared().await.unwrap_or_default() {
+        let message = "a session opened there is lent out between transactions, so that it hears no hints";
+        findings.push(&POOLED_FENCE, DIRECT_PLACE, message);
     }
     findings
 }
@@ -77,6 +95,8 @@ fn push_fault(fault: &SchemaFault, findings: &mut Findings) {
 /// Where a finding about the database is: its URL holds a password, its name is in the message.
 const PLACE: &str = "database.url";
 
+const DIRECT_PLACE: &str = "database.direct_url";
+
 static UNAVAILABLE: Code = Code::error(
     "database.unavailable",
     Exit::Unavailable,
@@ -109,6 +129,11 @@ pub(crate) static DATABASE_IN_CLEAR: Code = Code::warning(
     "database.in_clear",
     "Password and data go to the database without TLS (sslmode=danger-disable): who can listen on the way can also answer in its place.",
     "Nothing, where the network itself is trusted; else let the server speak TLS and write sslmode=verify-full.",
+);
+static POOLED_FENCE: Code = Code::warning(
+    "database.pooled_fence",
+    "The session that should be this replica's own is shared by a pooler: changes are seen by polling alone, and no worker may lead through it.",
+    "Set database.direct_url to the server itself, beside the pooler, or the pooler's pool_mode to session.",
 );
 static TOO_OLD: Code = Code::refused(
     "database.too_old",

@@ -23,8 +23,8 @@ use oneseal_keystore::findings::{self, chain};
 
 pub(crate) use check::{Network, Report, Scope, check, refused};
 pub(crate) use database::{
-    COMPONENTS, DATABASE_IN_CLEAR, judge as database, of_error as of_database_error,
-    of_fault as of_schema_fault,
+    COMPONENTS, DATABASE_IN_CLEAR, advise as database_advice, judge as database,
+    of_error as of_database_error, of_fault as of_schema_fault,
 };
 pub(crate) use self_check::{ask, fetcher};
 
