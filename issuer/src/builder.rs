@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use http::HeaderName;
 use oneseal_coordination::{Clock, SystemClock};
-use oneseal_keystore::{Algorithm, Findings, Follower, IssuerUrl, Keystore, KeystoreOptions, Rotation};
+use oneseal_keystore::{
+    Algorithm, Findings, Follower, IssuerUrl, KeyId, Keystore, KeystoreOptions, Mode, Rotation,
+};
 use oneseal_providers::SecretProvider;
 use tokio_util::sync::CancellationToken;
 
@@ -31,6 +33,7 @@ use crate::tasks::Tasks;
 /// # Defaults
 /// No rule (nothing is minted) · algorithm RS256 · the times of [`Rotation::default`], which a ring document
 /// overrides · a single key replaced by another is refused · no passphrase, no member: the value is the key, unencrypted ·
+/// no KEK and no pin: the right to write the ring is the trust · it signs ·
 /// the system's clock · one signing thread for each
 /// processor · no header reserved.
 #[derive(Debug)]
@@ -45,6 +48,9 @@ pub struct Builder {
     allow_key_replacement: bool,
     passphrase: Option<Arc<dyn SecretProvider>>,
     member: Option<String>,
+    keks: Vec<Arc<dyn SecretProvider>>,
+    pin: Option<KeyId>,
+    mode: Mode,
     clock: Arc<dyn Clock>,
     signing_threads: Option<usize>,
     reserved_header: Option<HeaderName>,
@@ -64,6 +70,9 @@ impl Builder {
             allow_key_replacement: false,
             passphrase: None,
             member: None,
+            keks: Vec::new(),
+            pin: None,
+            mode: Mode::Full,
             clock: Arc::new(SystemClock),
             signing_threads: None,
             reserved_header: None,
@@ -126,6 +135,29 @@ impl Builder {
     /// The member that holds the key, where each value is a JSON object of several members.
     pub fn member(mut self, name: impl Into<String>) -> Self {
         self.member = Some(name.into());
+        self
+    }
+
+    /// Where a key-encryption key of a sealed ring rests: a provider of its own, of which the only entry, or the one
+    /// called `kek`, is taken: 32 random bytes, or base64, base64url, hex or a JWK of them. The first that is named is
+    /// the current one; further ones only open. With any, nothing that is not sealed is believed. Opening takes the
+    /// feature `seal`.
+    pub fn kek(mut self, provider: impl SecretProvider) -> Self {
+        self.keks.push(Arc::new(provider));
+        self
+    }
+
+    /// The thumbprint of the ring key that is believed, or of an earlier one whose endorsements lead to it. With it
+    /// nothing that is not sealed is believed.
+    pub fn pin(mut self, ring_key: KeyId) -> Self {
+        self.pin = Some(ring_key);
+        self
+    }
+
+    /// Whether this replica signs. In [`Mode::PublicOnly`] it publishes and verifies, opens no private half and needs no
+    /// KEK; every mint is refused with [`MintError::PublicOnly`](crate::MintError::PublicOnly).
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
         self
     }
 
@@ -238,6 +270,9 @@ impl Builder {
         options.allow_key_replacement = self.allow_key_replacement;
         options.passphrase.clone_from(&self.passphrase);
         options.member.clone_from(&self.member);
+        options.keks.clone_from(&self.keks);
+        options.pin.clone_from(&self.pin);
+        options.mode = self.mode;
         Keystore::open(Arc::clone(&self.provider), options, Arc::clone(&self.clock)).await
     }
 
@@ -298,7 +333,7 @@ fn processors() -> usize {
 }
 
 fn is_of_keys(code: &str) -> bool {
-    code.starts_with("provider.") || code.starts_with("key.")
+    ["provider.", "key.", "kek."].iter().any(|prefix| code.starts_with(prefix))
 }
 
 /// Where a rule stands, by its audience, cut short and escaped since it may be anything.

@@ -47,6 +47,11 @@ pub enum MintError {
     /// No key of this algorithm is active and has its private half here.
     #[error("no {0} key is active on this replica; add one, or ask for an algorithm that has one")]
     NoKey(Algorithm),
+    /// This replica is `public-only`: it publishes and verifies, and has no private half.
+    #[error(
+        "this replica is public-only and mints nothing; ask one with the key-encryption key (ring.mode = \"full\")"
+    )]
+    PublicOnly,
     /// No rule allows this audience.
     #[error("no rule allows tokens for the audience {0}; allow it when the issuer is built, if it should be")]
     NotAllowed(Audience),
@@ -102,6 +107,7 @@ impl MintError {
             Self::Stale { .. } | Self::ClockSkewed { .. } => Some(STALE_RETRY_AFTER),
             Self::TasksNotRunning
             | Self::NoKey(_)
+            | Self::PublicOnly
             | Self::NotAllowed(_)
             | Self::OwnAudience(_)
             | Self::AlgorithmNotAllowed { .. }
@@ -119,6 +125,7 @@ impl MintError {
             Self::ClockSkewed { .. } => "clock_skewed",
             Self::Busy => "busy",
             Self::NoKey(_) => "no_key",
+            Self::PublicOnly => "public_only",
             Self::NotAllowed(_) | Self::OwnAudience(_) | Self::AlgorithmNotAllowed { .. } => "not_allowed",
             Self::LifetimeTooLong { .. } | Self::LifetimeTooShort { .. } | Self::Invalid(_) => "invalid",
             Self::Failed => "failed",
@@ -126,8 +133,17 @@ impl MintError {
     }
 
     /// Every `result` that a failure can have.
-    pub(crate) const LABELS: [&str; 8] =
-        ["tasks_not_running", "stale", "clock_skewed", "busy", "no_key", "not_allowed", "invalid", "failed"];
+    pub(crate) const LABELS: [&str; 9] = [
+        "tasks_not_running",
+        "stale",
+        "clock_skewed",
+        "busy",
+        "no_key",
+        "public_only",
+        "not_allowed",
+        "invalid",
+        "failed",
+    ];
 }
 
 /// Why a token of ours was not believed. Holds no text of the token.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use oneseal_keystore::{Algorithm, Identity, Keystore};
+use oneseal_keystore::{Algorithm, Identity, Keystore, Mode};
 
 use crate::published::Live;
 
@@ -32,6 +32,8 @@ pub enum Minting {
     Stale,
     /// This host's clock differs from the reference by more than the ring's `skew`.
     ClockSkewed,
+    /// This replica is `public-only`: it publishes and verifies alone.
+    PublicOnly,
     /// No key is active for the default algorithm.
     NoKey(Algorithm),
 }
@@ -49,6 +51,7 @@ impl Minting {
             Self::TasksNotRunning => "tasks_not_running",
             Self::Stale => "stale",
             Self::ClockSkewed => "clock_skewed",
+            Self::PublicOnly => "public_only",
             Self::NoKey(_) => "no_key",
         }
     }
@@ -58,7 +61,9 @@ impl Minting {
 pub(crate) fn read(live: &Live, keystore: &Keystore, algorithm: Algorithm) -> Health {
     let freshness = keystore.freshness();
     let published = live.published();
-    let minting = if !live.are_tasks_running() {
+    let minting = if published.snapshot.mode() == Mode::PublicOnly {
+        Minting::PublicOnly
+    } else if !live.are_tasks_running() {
         Minting::TasksNotRunning
     } else if freshness.is_stale() {
         Minting::Stale

@@ -82,7 +82,7 @@ pub use workload::{VerifiedWorkload, Voucher};
 pub use oneseal_coordination::{BootTime, Clock, SystemClock, UnixTime};
 pub use oneseal_keystore as keystore;
 pub use oneseal_keystore::{
-    Algorithm, Digest, Finding, Findings, Identity, IssuerUrl, KeyId, Rotation, Snapshot,
+    Algorithm, Digest, Finding, Findings, Identity, IssuerUrl, KeyId, Mode, Rotation, Snapshot,
 };
 pub use oneseal_providers as providers;
 #[cfg(feature = "file")]

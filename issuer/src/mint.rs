@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oneseal_coordination::UnixTime;
-use oneseal_keystore::{Algorithm, KeyId, KeyType, Rotation, Signer};
+use oneseal_keystore::{Algorithm, KeyId, KeyType, Mode, Rotation, Signer};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -187,6 +187,9 @@ impl Issuer {
     }
 
     fn check_minting(&self) -> Result<(), MintError> {
+        if self.keystore().snapshot().mode() == Mode::PublicOnly {
+            return Err(MintError::PublicOnly);
+        }
         if !self.live().are_tasks_running() {
             return Err(MintError::TasksNotRunning);
         }

@@ -200,14 +200,14 @@ pub(crate) static RING_DUPLICATE_KEY: Code = Code::refused(
 pub(crate) static RING_SEALED_WITHOUT_KEK: Code = Code::refused(
     "ring.sealed_without_kek",
     "A private half is sealed under a key-encryption key that this process has not.",
-    "Give this process the KEK that the finding names, as [kek] or among [[kek.previous]]; `ring.mode = \"public-only\"` \
+    "Give this process the KEK that the finding names, as [kek] or among kek.previous; `ring.mode = \"public-only\"` \
      serves the documents without one.",
 );
 pub(crate) static RING_HALF_UNOPENED: Code = Code::warning(
     "ring.half_unopened",
     "A private half is sealed under a key-encryption key that this replica has not: its key is published, and this \
      replica could not sign with it after a restart.",
-    "Give this replica the KEK that the finding names, as [kek] or among [[kek.previous]], before it restarts.",
+    "Give this replica the KEK that the finding names, as [kek] or among kek.previous, before it restarts.",
 );
 pub(crate) static RING_UNPINNED: Code = Code::refused(
     "ring.unpinned",

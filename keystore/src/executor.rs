@@ -24,10 +24,12 @@ use crate::fleet::Fleet;
 use crate::material::{self, PrivateKey};
 use crate::place::load;
 use crate::reading::off_worker;
+use crate::ring::Reading;
 use crate::ring::document;
 use crate::ring::edit::{Draft, Signature};
+use crate::seal::{self, Keks};
 use crate::steps::{self, Adoption, Conditions, Edit, Observation, Request, State, Step};
-use crate::{Algorithm, GenerationPermit, IssuerUrl, KeyType, KeystoreOptions, Snapshot, ring};
+use crate::{Algorithm, GenerationPermit, IssuerUrl, KeyId, KeyType, Rotation, Snapshot, ring};
 
 /// Tells who publishes, each time that something is to be decided.
 pub trait Observer: std::fmt::Debug + Send + Sync + 'static {
@@ -69,6 +71,8 @@ pub struct Executor {
     options: KeystoreOptions,
     observer: Arc<dyn Observer>,
     clock: Arc<dyn Clock>,
+    keks: Vec<Arc<dyn SecretProvider>>,
+    pin: Option<KeyId>,
 }
 
 /// One verb, with who asks and why.
@@ -97,12 +101,16 @@ impl Executor {
         observer: Arc<dyn Observer>,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        Self { provider, options, observer, clock }
+        Self { provider, issuer, listed, proposed, observer, clock, keks: Vec::new(), pin: None }
     }
 
-    /// Whose ring it is.
-    pub fn issuer(&self) -> &IssuerUrl {
-        &self.options.issuer
+    /// What opens a sealed ring, and the ring key that is believed, as
+    /// [`KeystoreOptions::keks`](crate::KeystoreOptions::keks) and [`pin`](crate::KeystoreOptions::pin): new keys are
+    /// sealed under the first KEK, and with any nothing unsealed is changed.
+    #[must_use]
+    pub fn sealed(mut self, keks: Vec<Arc<dyn SecretProvider>>, pin: Option<KeyId>) -> Self {
+        (self.keks, self.pin) = (keks, pin);
+        self
     }
 
     /// The ring as the store holds it, and what may come next.
@@ -149,10 +157,10 @@ impl Executor {
                 let next = steps::outlook(&state, &conditions);
                 return Ok(answer::dry(order, &step, state, next, now));
             }
-            let Loaded { mut draft, name, record } = loaded;
-            draft.unlock().map_err(ExecuteError::Draft)?;
+            let Loaded { mut draft, name, record, keks } = loaded;
+            draft.unlock(&keks).map_err(ExecuteError::Draft)?;
             made.see(&step, draft.permit()).await?;
-            let written = self.write(draft, &step, order, &made, now).await?;
+            let written = self.write(draft, &step, order, &made, now, keks).await?;
             let outcome =
                 self.replace(&record, &name, written.bytes, order, &written.changes, &written.state).await;
             match outcome {
@@ -179,8 +187,9 @@ impl Executor {
 
     async fn load(&self) -> Result<Loaded, ExecuteError> {
         let record = load(&*self.provider).await.map_err(ExecuteError::Unreadable)?;
-        let issuer = self.options.issuer.clone();
-        off_worker(move || open(record, &issuer)).await
+        let (keks, _) = seal::load(&self.keks).await.map_err(ExecuteError::Unreadable)?;
+        let (issuer, pin) = (self.issuer.clone(), self.pin.clone());
+        off_worker(move || open(record, &issuer, keks, pin.as_ref())).await
     }
 
     /// The next revision's bytes, read back and judged as every replica will: what one would refuse is never written.
@@ -191,6 +200,7 @@ impl Executor {
         order: &Order,
         made: &Made,
         now: UnixTime,
+        keks: Keks,
     ) -> Result<Written, ExecuteError> {
         let keys: Vec<&PrivateKey> = made.for_step(step, &order.request);
         let by = Signature { change_id: order.change_id, actor: &order.actor, reason: &order.reason };
@@ -201,8 +211,9 @@ impl Executor {
         let entries = Entries::single(Entries::KEYRING, std::mem::take(&mut *bytes));
         let KeystoreOptions { issuer, algorithms, rotation, .. } = self.options.clone();
         let judged = move || {
-            let (ring, _) = ring::read(&entries, &issuer)?;
-            Snapshot::build(ring, &algorithms, &rotation)?;
+            let reading = Reading { keks: Some(&keks), ..Reading::default() };
+            let (ring, _) = ring::read_with(&entries, &issuer, &reading)?;
+            Snapshot::build(ring, &listed, &times)?;
             Ok(entries)
         };
         let entries = off_worker(judged).await.map_err(ExecuteError::WouldBeRefused)?;
@@ -268,6 +279,7 @@ struct Loaded {
     /// The entry that holds it.
     name: String,
     record: Record,
+    keks: Keks,
 }
 
 /// The next revision, not in the store yet.
@@ -277,8 +289,9 @@ struct Written {
     state: State,
 }
 
-fn open(record: Record, issuer: &IssuerUrl) -> Result<Loaded, ExecuteError> {
-    let (ring, _) = ring::read(&record.entries, issuer).map_err(ExecuteError::Unreadable)?;
+fn open(record: Record, issuer: &IssuerUrl, keks: Keks, pin: Option<&KeyId>) -> Result<Loaded, ExecuteError> {
+    let reading = Reading { keks: Some(&keks), pin, ..Reading::default() };
+    let (ring, _) = ring::read_with(&record.entries, issuer, &reading).map_err(ExecuteError::Unreadable)?;
     if ring.origin == ring::Origin::Bare {
         return Err(ExecuteError::BareKeys);
     }
@@ -288,7 +301,7 @@ fn open(record: Record, issuer: &IssuerUrl) -> Result<Loaded, ExecuteError> {
         Some((name, value)) => (name.to_owned(), Draft::open(value.expose(), issuer)),
         None => return Err(ExecuteError::BareKeys),
     };
-    Ok(Loaded { draft: draft.map_err(ExecuteError::Draft)?, name, record })
+    Ok(Loaded { draft: draft.map_err(ExecuteError::Draft)?, name, record, keks })
 }
 
 /// Keys that were made for an order: a second attempt uses them again.

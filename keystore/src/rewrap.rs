@@ -199,7 +199,7 @@ static FLEET_CANNOT_OPEN: Code = Code::error(
     "fleet.cannot_open",
     Exit::TryLater,
     "A replica that signs has not every key-encryption key that this needs: after a restart it could not sign.",
-    "Give it the KEKs that the finding names, as [kek] or among [[kek.previous]], restart it, and run this again.",
+    "Give it the KEKs that the finding names, as [kek] or among kek.previous, restart it, and run this again.",
 );
 
 struct Made {

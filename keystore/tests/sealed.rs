@@ -3,16 +3,22 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use oneseal_coordination::UnixTime;
+use oneseal_keystore::executor::{ExecuteError, Executor, NoRegistry, Order};
+use oneseal_keystore::fleet::{Facts, Fleet, Memory, Peer, PeerState};
+use oneseal_keystore::seal::kek_of;
+use oneseal_keystore::steps::Request;
 use oneseal_keystore::{
-    Algorithm, Findings, InitRequest, IssuerUrl, KeyId, Keystore, KeystoreOptions, Mode, RewrapError,
-    RewrapRequest, Rewrapped, Snapshot, init, rewrap,
+    Algorithm, Findings, InitRequest, IssuerUrl, Kek, KeyId, Keystore, KeystoreOptions, Mode, RewrapError,
+    RewrapRequest, Rewrapped, Rotation, Snapshot, init, rewrap,
 };
 use oneseal_providers::{Entries, InlineProvider, SecretProvider};
 use oneseal_testing::rings::{
-    HostileEdit, Keeper, Scene, entries, hostile_edits, kek_provider, leaked_signing_key_as_ring_key,
+    HostileEdit, Keeper, Scene, entries, hostile_edits, kek_bytes, kek_provider,
+    leaked_signing_key_as_ring_key,
 };
 use oneseal_testing::{FixedClock, MemoryProvider};
 use serde_json::Value;
@@ -330,12 +336,11 @@ async fn a_serving_replica_without_the_new_kek_publishes_and_signs_on_until_it_r
 #[tokio::test]
 async fn a_kek_that_comes_later_is_read_when_a_record_names_it() {
     let provider = sealed_ring(&[1]).await;
-    let slot =
-        Arc::new(MemoryProvider::with(Entries::single("kek", oneseal_testing::rings::kek_bytes(1).to_vec())));
+    let slot = Arc::new(MemoryProvider::with(Entries::single("kek", kek_bytes(1).to_vec())));
     let mut with_slot = options(&[]);
     with_slot.keks = vec![slot.clone(), kek_provider(1)];
     let mut live = Live::open(&document(&provider).await, with_slot).await;
-    slot.set(Entries::single("kek", oneseal_testing::rings::kek_bytes(2).to_vec()));
+    slot.set(Entries::single("kek", kek_bytes(2).to_vec()));
     rewrapped(&provider, &[2, 1], |_| ()).await.unwrap();
     live.put(&document(&provider).await);
     live.swapped().await;
@@ -419,5 +424,82 @@ async fn a_new_revision_opens_only_the_halves_that_changed() {
         assert!(Arc::ptr_eq(old, new), "{algorithm}: the key that was open stays open");
     }
     assert_eq!(after.keys().iter().filter(|key| key.has_private).count(), 3);
+    live.stop().await;
+}
+
+fn executor(provider: &Arc<MemoryProvider>, keks: &[u8]) -> Executor {
+    let (listed, times) = (vec![Algorithm::Es256, Algorithm::EdDsa], Rotation::default());
+    let keks = keks.iter().map(|number| kek_provider(*number)).collect();
+    Executor::new(provider.clone(), issuer(), listed, times, Arc::new(NoRegistry), clock()).sealed(keks, None)
+}
+
+fn rotate() -> Order {
+    Order {
+        change_id: uuid::Uuid::new_v4(),
+        actor: "test".to_owned(),
+        reason: "because".to_owned(),
+        request: Request::Rotate { algorithms: vec![Algorithm::Es256], rsa_bits: None },
+        unproven_replicas: true,
+        dry_run: false,
+    }
+}
+
+#[tokio::test]
+async fn a_verb_on_a_sealed_ring_seals_what_it_makes_and_wants_the_kek() {
+    let provider = Arc::new(sealed_ring(&[1]).await);
+    for keks in [&[][..], &[2]] {
+        let refused = unreadable(executor(&provider, keks).execute(&rotate()).await.unwrap_err());
+        assert!(refused.contains("ring.sealed_without_kek"), "{refused}");
+    }
+    // Half-way through a rotation of the KEK: what is made now is sealed under the new one.
+    executor(&provider, &[2, 1]).execute(&rotate()).await.unwrap();
+    let document = document(&provider).await;
+    assert!(!String::from_utf8_lossy(&document).contains("\"private\""));
+    let ring: Value = serde_json::from_slice(&document).unwrap();
+    let keys = ring["keys"].as_array().unwrap();
+    let keks: BTreeSet<_> = keys.iter().map(|key| kek_of(key["sealed"].as_str().unwrap()).unwrap()).collect();
+    assert_eq!((keys.len(), keks.len()), (3, 2));
+    assert!(start(&document, options(&[2, 1])).await.is_ok());
+    let unsealed = Arc::new(sealed_ring(&[]).await);
+    let refused = unreadable(executor(&unsealed, &[1]).execute(&rotate()).await.unwrap_err());
+    assert!(refused.contains("ring.unauthentic"), "{refused}");
+}
+
+fn unreadable(error: ExecuteError) -> String {
+    match error {
+        ExecuteError::Unreadable(findings) => findings.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What a replica that signs has not said that it can open is not sealed.
+#[tokio::test]
+async fn a_rewrap_waits_for_every_replica_that_signs() {
+    let provider = sealed_ring(&[1]).await;
+    let ids: Vec<String> =
+        [1, 2].iter().map(|n| Kek::from_bytes(kek_bytes(*n)).unwrap().id().to_owned()).collect();
+    let live = Live::open(&document(&provider).await, options(&[1])).await;
+    let snapshot = live.keystore.snapshot();
+    let memory = Memory::new(&snapshot);
+    let mut facts = Facts::of(issuer().as_str(), &snapshot, &memory, &*clock());
+    let now = UnixTime(1_800_000_000);
+    let peer = |facts: Facts| Peer {
+        instance: "a-1".to_owned(),
+        boot_id: "1".to_owned(),
+        state: PeerState::Live,
+        seen_at: now,
+        joined_at: now,
+        ops_address: None,
+        facts: Ok(facts),
+    };
+    let fleet = |facts: Facts| Fleet { now, peers: vec![peer(facts)] };
+    facts.kek_ids = vec![ids[0].clone()];
+    let held = fleet(facts.clone());
+    let refused = rewrapped(&provider, &[2, 1], |request| request.fleet = Some(held)).await.unwrap_err();
+    let told = refused.to_string();
+    assert!(told.contains("fleet.cannot_open at a-1") && told.contains(&ids[1]), "{told}");
+    facts.kek_ids = ids;
+    let ready = fleet(facts);
+    assert!(rewrapped(&provider, &[2, 1], |request| request.fleet = Some(ready)).await.unwrap().changed);
     live.stop().await;
 }

@@ -9,7 +9,7 @@ use oneseal_keystore::KeystoreOptions;
 use oneseal_keystore::executor::{Executor, NoRegistry};
 use secrecy::ExposeSecret;
 
-use crate::config::{Config, PassphraseChoice, ProviderChoice, Unlocking};
+use crate::config::{Config, PassphraseChoice, ProviderChoice, Sealing, Unlocking};
 use crate::http::request_id::X_REQUEST_ID;
 
 /// The builder of the configured issuer.
@@ -43,7 +43,18 @@ pub(crate) fn key_only(
     if let Some(member) = &unlocking.member {
         builder = builder.member(member);
     }
-    builder.algorithms(algorithms.iter().copied())
+    for kek in keks(&unlocking.sealing) {
+        builder = builder.kek(kek);
+    }
+    if let Some(pin) = &unlocking.sealing.pin {
+        builder = builder.pin(pin.clone());
+    }
+    builder.mode(unlocking.sealing.mode).algorithms(algorithms.iter().copied())
+}
+
+/// The providers of the key-encryption keys, the current one first.
+pub(crate) fn keks(sealing: &Sealing) -> Vec<Arc<dyn SecretProvider>> {
+    sealing.keks().map(provider).collect()
 }
 
 /// The provider of the passphrase, if there is one.

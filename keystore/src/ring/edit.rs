@@ -9,6 +9,7 @@ mod error;
 mod parts;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use oneseal_coordination::UnixTime;
 use serde_json::{Map, Value};
@@ -24,6 +25,7 @@ use super::view::{KeyView, LogEntry, TombstoneState, TombstoneView};
 use super::write::WriteError;
 use crate::json;
 use crate::material::PrivateKey;
+use crate::seal::{Kek, Keks, Purpose, SealedFor};
 use crate::signer::Signer;
 use crate::steps::{Edit, Key, State, Step};
 use crate::{Algorithm, Digest, GenerationPermit, IssuerUrl, KeyId, PublicKey, Rotation};
@@ -42,6 +44,9 @@ pub struct Draft {
     ring_key: Option<PrivateKey>,
     /// The digest of the revision that this was read from.
     digest: Digest,
+    issuer: IssuerUrl,
+    /// What new halves are sealed under, once it is unlocked; `None` where the ring is not sealed.
+    kek: Option<Arc<Kek>>,
 }
 
 /// One key, with the members that this version does not know.
@@ -99,16 +104,38 @@ impl Draft {
         let rotation = public.remove("rotation").ok_or(DraftError::Shape("rotation is missing"))?;
         let ring_half = parts.ring_half;
         let members = public;
-        Ok(Self { members, keys, tombstones, rotation, log, ring_half, ring_kid, ring_key: None, digest })
+        let issuer = issuer.clone();
+        let (ring_key, kek) = (None, None);
+        Ok(Self {
+            members,
+            keys,
+            tombstones,
+            rotation,
+            log,
+            ring_half,
+            ring_kid,
+            ring_key,
+            digest,
+            issuer,
+            kek,
+        })
     }
 
-    /// Opens the ring key: without it nothing can be signed, and no key made.
+    /// Opens the ring key, a sealed one by `keks`: without it nothing can be signed, and no key made. New halves are
+    /// sealed under the first of them, where there is one.
     ///
     /// # Errors
-    /// Its private half is not here, or is that of another key.
-    pub fn unlock(&mut self) -> Result<(), DraftError> {
+    /// Its private half is not here, does not open, or is that of another key.
+    pub fn unlock(&mut self, keks: &Keks) -> Result<(), DraftError> {
         let half = self.ring_half.as_ref().ok_or(DraftError::Locked)?;
-        let key = half.open()?;
+        let sealed_for = SealedFor {
+            purpose: Purpose::Ring,
+            key_kid: &self.ring_kid,
+            key_alg: Algorithm::EdDsa,
+            issuer: &self.issuer,
+        };
+        let key = half.open(&sealed_for, keks)?;
+        self.kek = keks.current().cloned();
         if key.public().thumbprint() != self.ring_kid {
             return Err(DraftError::RingKey);
         }
@@ -249,7 +276,7 @@ impl Draft {
                 let mut view = published(key.public(), *algorithm, now_s);
                 view.activate_after = Some(activate_after.as_secs());
                 view.emergency_at = emergency.then_some(now_s);
-                return Ok(Some(self.push(view, Some(key))));
+                return Ok(Some(self.push(view, Some(key), *algorithm)?));
             }
             Edit::Adopt(adopted) => {
                 let key = if adopted.with_private { made.next() } else { None };
@@ -270,7 +297,7 @@ impl Draft {
                     }
                 }
                 view.reason = Some(by.reason.to_owned()).filter(|reason| !reason.is_empty());
-                return Ok(Some(self.push(view, key)));
+                return Ok(Some(self.push(view, key, adopted.algorithm)?));
             }
             Edit::Activate { kid, ttl_high_water_s } | Edit::RollBack { kid, ttl_high_water_s } => {
                 let view = &mut self.find(kid)?.view;
@@ -310,11 +337,23 @@ impl Draft {
         Ok(())
     }
 
-    fn push(&mut self, view: KeyView, key: Option<&PrivateKey>) -> String {
-        let half = key.map(|key| Half::plain(key));
+    fn push(
+        &mut self,
+        view: KeyView,
+        key: Option<&PrivateKey>,
+        algorithm: Algorithm,
+    ) -> Result<String, DraftError> {
         let kid = view.kid.clone();
+        let key_kid = KeyId::parse(&kid).map_err(|_| DraftError::Shape("a kid is none"))?;
+        let sealed_for = SealedFor {
+            purpose: Purpose::Signing,
+            key_kid: &key_kid,
+            key_alg: algorithm,
+            issuer: &self.issuer,
+        };
+        let half = key.map(|key| Half::of(key, &sealed_for, self.kek.as_deref())).transpose()?;
         self.keys.push(DraftKey { members: Map::new(), view, half });
-        kid
+        Ok(kid)
     }
 
     fn bury(&mut self, kid: &str, state: TombstoneState, at: i64) -> Result<(), DraftError> {

@@ -20,10 +20,10 @@ pub(super) static KEK_WEAK: Code = Code::refused(
 pub(crate) static KEK_PREVIOUS_NEEDED: Code = Code::warning(
     "kek.previous_needed",
     "Private halves are still sealed under a previous KEK: a replica without it could not sign.",
-    "Run `oneseal keys rewrap`; keep the previous KEK in [[kek.previous]] until it has ended.",
+    "Run `oneseal keys rewrap`; keep the previous KEK in kek.previous until it has ended.",
 );
 pub(crate) static KEK_PREVIOUS_UNNEEDED: Code = Code::info(
     "kek.previous_unneeded",
     "No private half is sealed under this previous KEK any more.",
-    "Take it out of [[kek.previous]] when the oldest backup that you would restore is sealed under the current one.",
+    "Take it out of kek.previous when the oldest backup that you would restore is sealed under the current one.",
 );

@@ -22,7 +22,7 @@ fn tampered(tamper: impl FnOnce(&mut Value)) -> Value {
 
 fn rotated(document: &[u8]) -> Vec<u8> {
     let mut draft = Draft::open(document, &issuer()).unwrap();
-    draft.unlock().unwrap();
+    draft.unlock(&oneseal_keystore::Keks::default()).unwrap();
     let state = draft.state().unwrap();
     let nobody = Observation::Nobody { is_accepted: true };
     let conditions = Conditions::new(&state, nobody, None, &LISTED, state.latest);

@@ -138,7 +138,7 @@ impl World {
 
     fn carry_out(&mut self, request: &Request) {
         let mut draft = Draft::open(&self.document, &issuer()).unwrap();
-        draft.unlock().unwrap();
+        draft.unlock(&oneseal_keystore::Keks::default()).unwrap();
         let state = draft.state().unwrap();
         let nobody = Observation::Nobody { is_accepted: true };
         let conditions = Conditions::new(&state, nobody, Some(&self.times), &LISTED, UnixTime(self.now));

@@ -20,6 +20,8 @@ mod choose;
 mod export;
 pub(crate) mod init;
 mod list;
+mod new_kek;
+mod rewrap;
 mod show;
 mod site;
 mod tell;
@@ -66,6 +68,13 @@ enum Verb {
     ///
     /// There is no option for private halves.
     Export(export::Args),
+    /// Seal the ring anew: under another KEK, with another ring key, or for the first time
+    ///
+    /// The signing keys stay as they are. Everything is written at once; run it again after a failure. With a new KEK,
+    /// give it to every replica first, as kek.uri or in kek.previous.
+    Rewrap(rewrap::Args),
+    /// Make a key-encryption key
+    NewKek(new_kek::Args),
 }
 
 /// Does it.
@@ -84,6 +93,8 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
         Verb::Revoke(args) => change::revoke(args, globals).await,
         Verb::Adopt(args) => adopt::run(args, globals).await,
         Verb::Export(args) => export::run(args, globals).await,
+        Verb::Rewrap(args) => rewrap::run(args, globals).await,
+        Verb::NewKek(args) => new_kek::run(&args),
     }
 }
 
@@ -104,6 +115,10 @@ struct Place {
     /// provider.member]
     #[arg(long, value_name = "NAME")]
     member: Option<String>,
+    /// Where the key-encryption key of a sealed ring rests, file:PATH or env:NAME [default: configuration's kek]
+    // Judged with the configuration as well: it may be a KEK by mistake.
+    #[arg(long, value_name = "URI", allow_hyphen_values = true)]
+    kek: Option<String>,
     /// Whose ring it is [default: configuration's issuer.url]
     #[arg(long, value_name = "URL")]
     issuer: Option<String>,
@@ -129,6 +144,7 @@ impl Place {
             .flag("--provider", "provider.uri", self.provider)
             .flag("--passphrase", "provider.passphrase", self.passphrase)
             .flag("--member", "provider.member", self.member)
+            .flag("--kek", "kek.uri", self.kek)
             .flag("--issuer", "issuer.url", self.issuer)
     }
 }
@@ -160,6 +176,9 @@ async fn open(place: Place, globals: &Globals) -> Result<Opened, Failure> {
     options.rotation = config.settings.rotation;
     options.passphrase = app::passphrase(&config.unlocking);
     options.member = config.unlocking.member;
+    options.keks = app::keks(&config.unlocking.sealing);
+    options.pin = config.unlocking.sealing.pin;
+    options.mode = config.unlocking.sealing.mode;
     let opened = Keystore::open(provider, options, Arc::new(SystemClock)).await;
     let (keystore, _not_followed) = opened.map_err(Failure::found)?;
     Ok(Opened { provider: description, snapshot: keystore.snapshot(), file })

@@ -235,6 +235,26 @@ pub(crate) static PAGES: &[Page] = &[
         ],
     },
     Page {
+        verb: "keys rewrap",
+        exits: &[
+            (0, "sealed anew, or so already"),
+            (69, "the provider does not answer, or it is not known whether it has written"),
+            (75, "somebody else wrote at the same time, or a replica could not open the new one"),
+            DENIED,
+            (78, "configuration, KEK or ring refused"),
+        ],
+        examples: &[
+            "oneseal keys rewrap --config oneseal.toml --kek file:./kek --from-unsealed --yes",
+            "oneseal keys rewrap --config oneseal.toml --kek file:./kek --to-kek file:./new-kek --yes",
+            "oneseal keys rewrap --config oneseal.toml --kek file:./new-kek --new-ring-key --yes",
+        ],
+    },
+    Page {
+        verb: "keys new-kek",
+        exits: &[DONE, (78, "there is a file already, or it cannot be written")],
+        examples: &["oneseal keys new-kek --out ./kek", "oneseal keys new-kek --out ./new-kek"],
+    },
+    Page {
         verb: "migrate",
         exits: &[
             (0, "copied, or there already"),

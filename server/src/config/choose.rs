@@ -11,6 +11,7 @@ use super::disk;
 use super::environment::{LOG, WORKERS};
 use super::explain::Effective;
 use super::hint;
+use super::kek;
 use super::origin::Rank;
 use super::sources::Gathered;
 use super::times;
@@ -18,7 +19,8 @@ use super::tls;
 use super::value::{MAX_NAME, Value, in_units};
 use super::values::{Values, mismatch};
 use super::{
-    Listen, LogFormat, Ops, PassphraseChoice, Process, ProviderChoice, SelfCheck, Settings, Unlocking, codes,
+    Listen, LogFormat, Ops, PassphraseChoice, Process, ProviderChoice, Sealing, SelfCheck, Settings,
+    Unlocking, codes,
 };
 
 /// Whether issuer and provider must be there.
@@ -60,7 +62,8 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
     let issuer = issuer(&values, need, absent_file.as_deref(), &mut findings);
     let mut of_provider = Findings::new();
     let provider = provider(&mut values, need, &mut of_provider);
-    let unlocking = unlocking(&mut values);
+    let mut unlocking = unlocking(&mut values);
+    unlocking.sealing = kek::choose(&values, &mut findings);
     // A file that was not read might have said otherwise.
     let is_provider_good = is_file_known && !of_provider.has_errors() && !values.is_any_faulty("provider.");
     findings.extend(of_provider);
@@ -296,7 +299,7 @@ fn unlocking(values: &mut Values) -> Unlocking {
         Value::Provider(ProviderUri::Env(variable)) => PassphraseChoice::Env(variable.clone()),
         other => mismatch("provider.passphrase", other),
     });
-    Unlocking { passphrase, member: text(values, "provider.member") }
+    Unlocking { passphrase, member: text(values, "provider.member"), sealing: Sealing::default() }
 }
 
 fn missing_kind(values: &Values, need: Need, findings: &mut Findings) {
@@ -373,7 +376,10 @@ fn warn_ignored(
         let is_key = matches!(provider, Some(ProviderChoice::Env { variable }) if *variable == name);
         let is_passphrase =
             matches!(&unlocking.passphrase, Some(PassphraseChoice::Env(variable)) if *variable == name);
-        if !is_key && !is_passphrase {
+        let sealing = &unlocking.sealing;
+        let is_kek =
+            sealing.keks().any(|kek| matches!(kek, ProviderChoice::Env { variable } if *variable == name));
+        if !is_key && !is_passphrase && !is_kek {
             findings.push(&codes::IGNORED_VARIABLE, name, message);
         }
     }

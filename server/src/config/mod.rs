@@ -20,6 +20,7 @@ mod environment;
 mod explain;
 mod file;
 mod hint;
+mod kek;
 mod origin;
 mod schema;
 mod service_link;
@@ -38,7 +39,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use oneseal_coordination::database::DatabaseOptions;
-use oneseal_keystore::{Algorithm, Findings, IssuerUrl, Rotation};
+use oneseal_keystore::{Algorithm, Findings, IssuerUrl, KeyId, Mode, Rotation};
 use secrecy::SecretString;
 
 pub(crate) use admin_tokens::AdminToken;
@@ -91,6 +92,9 @@ impl Config {
     /// Wipes a key that stands in the configuration itself, once the provider that was made of it has its own copy.
     pub(crate) fn forget_key(&mut self) {
         if let ProviderChoice::Inline { value } = &mut self.provider {
+            *value = SecretString::from("");
+        }
+        if let Some(ProviderChoice::Inline { value }) = &mut self.unlocking.sealing.kek {
             *value = SecretString::from("");
         }
     }
@@ -225,6 +229,28 @@ pub(crate) struct Unlocking {
     pub(crate) passphrase: Option<PassphraseChoice>,
     /// The member that holds the key.
     pub(crate) member: Option<String>,
+    /// What opens a sealed ring, and whose ring is believed.
+    pub(crate) sealing: Sealing,
+}
+
+/// What opens a sealed ring, and whose ring is believed. `Debug` shows no secret.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sealing {
+    /// Where the KEK rests that seals.
+    pub(crate) kek: Option<ProviderChoice>,
+    /// Where those rest that only open.
+    pub(crate) previous: Vec<ProviderChoice>,
+    /// Whether this replica signs.
+    pub(crate) mode: Mode,
+    /// The ring key that is believed.
+    pub(crate) pin: Option<KeyId>,
+}
+
+impl Sealing {
+    /// All of them, the current one first.
+    pub(crate) fn keks(&self) -> impl Iterator<Item = &ProviderChoice> {
+        self.kek.iter().chain(&self.previous)
+    }
 }
 
 /// Where a passphrase rests.

@@ -71,7 +71,9 @@ fn constraints(kind: Kind) -> Value {
         Kind::Choice { words, .. } => json!({ "type": "string", "enum": words }),
         Kind::IssuerUrl => json!({ "type": "string", "pattern": "^https?://", "maxLength": MAX_AUDIENCE }),
         Kind::MemberName => json!({ "type": "string", "minLength": 1, "maxLength": MAX_NAME }),
-        Kind::ProviderUri | Kind::PassphraseUri => json!({ "type": "string", "pattern": "^(file|env):." }),
+        Kind::ProviderUri | Kind::PassphraseUri | Kind::KekUri => {
+            json!({ "type": "string", "pattern": "^(file|env):." })
+        }
         Kind::VariableName => {
             json!({ "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "maxLength": MAX_NAME })
         }
@@ -102,6 +104,11 @@ fn constraints(kind: Kind) -> Value {
             "type": "array",
             "items": { "type": "string", "minLength": 1, "maxLength": MAX_AUDIENCE },
             "uniqueItems": true
+        }),
+        Kind::KekUris => json!({
+            "type": "array",
+            "items": { "type": "string", "pattern": "^(file|env):." },
+            "uniqueItems": true,
         }),
         Kind::Hosts => json!({
             "type": "array",

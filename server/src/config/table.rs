@@ -83,6 +83,10 @@ pub(crate) enum Kind {
     ProviderUri,
     /// Where a passphrase rests, by one URI. What stands here by mistake may be the passphrase itself.
     PassphraseUri,
+    /// Where a key-encryption key rests, by one URI. What stands here by mistake may be the KEK itself.
+    KekUri,
+    /// Several of these.
+    KekUris,
     /// The name of a member of a JSON object.
     MemberName,
     /// The name of an environment variable.
@@ -125,6 +129,8 @@ impl Kind {
             Self::IssuerUrl => "an https URL".to_owned(),
             Self::ProviderUri => "a provider's URI, such as \"file:PATH\"".to_owned(),
             Self::PassphraseUri => "the place of a passphrase, \"file:PATH\" or \"env:NAME\"".to_owned(),
+            Self::KekUri => "the place of a key-encryption key, \"file:PATH\" or \"env:NAME\"".to_owned(),
+            Self::KekUris => "a list of places of key-encryption keys, such as [\"file:PATH\"]".to_owned(),
             Self::MemberName => "the name of a member of a JSON object".to_owned(),
             Self::VariableName => "the name of an environment variable".to_owned(),
             Self::FleetName => "a name of lower-case letters, digits, dots and hyphens".to_owned(),
@@ -258,10 +264,10 @@ mod tests {
 
     #[test]
     fn whole_tables_and_keys_below_them_are_later() {
-        for path in ["rule", "kek.kind", "cluster.name", "ring.pin"] {
+        for path in ["rule", "rule.audience", "cluster.name", "ring.anchor"] {
             assert!(is_later(path), "{path}");
         }
-        for path in ["rules", "kekx.kind", "ring.pinned", "issuer.url"] {
+        for path in ["rules", "clusters.name", "ring.anchored", "issuer.url"] {
             assert!(!is_later(path), "{path}");
         }
     }

@@ -2,6 +2,7 @@
 
 mod golden;
 mod properties;
+mod sealing;
 mod secrets;
 mod sources;
 mod unlocking;
@@ -128,7 +129,7 @@ fn all_mistakes_are_told_at_once() {
          [rotation]\n\
          refresh = 15\n\
          staleness_limit = \"20s\"\n\
-         [kek]\n\
+         [cluster]\n\
          kind = \"env\"\n\
          [databse]\n\
          [[rule]]\n\
@@ -155,7 +156,7 @@ fn all_mistakes_are_told_at_once() {
             "config.bad_value at rotation.refresh (oneseal.toml:13): it is an integer, but must be a duration in whole seconds, such as \"15m\"",
             "config.inequality at process.drain_delay (oneseal.toml:11): 1m, but it must be below process.shutdown_timeout, which is 25s",
             "config.missing at issuer.url: no issuer is configured, so there is nothing to serve",
-            "config.not_available at kek (oneseal.toml:15): `kek` is not in this version",
+            "config.not_available at cluster (oneseal.toml:15): `cluster` is not in this version",
             "config.not_available at rule (oneseal.toml:18): `rule` is not in this version",
             "config.unknown_key at ONESEAL__ISSUER__NAME: unknown key",
             "config.unknown_key at ONESEAL__ROTATION__SKEW_FILE: only secrets are read from a file; set ONESEAL__ROTATION__SKEW itself",

@@ -7,8 +7,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use oneseal_keystore::Algorithm;
 use oneseal_keystore::findings::Code;
+use oneseal_keystore::{Algorithm, Kek};
 use oneseal_providers::{ProviderUri, looks_like_key};
 use secrecy::SecretString;
 use toml::de::DeValue;
@@ -37,6 +37,8 @@ pub(crate) enum Value {
     Path(PathBuf),
     /// A provider.
     Provider(ProviderUri),
+    /// Several providers.
+    Providers(Vec<ProviderUri>),
     /// Address and port.
     Address(SocketAddr),
     /// A Unix socket; `None` is off.
@@ -61,6 +63,7 @@ impl Value {
             Self::Integer(value) => (*value).into(),
             Self::Path(path) => path.to_string_lossy().into(),
             Self::Provider(uri) => uri.to_string().into(),
+            Self::Providers(all) => all.iter().map(ToString::to_string).collect::<Vec<_>>().into(),
             Self::Address(address) => address.to_string().into(),
             Self::Socket(path) => path.as_ref().map_or("none".into(), |path| path.to_string_lossy()).into(),
             Self::Algorithms(all) => {
@@ -93,7 +96,7 @@ pub(crate) fn from_toml(key: &Key, value: &DeValue<'_>) -> Result<Value, Fault> 
         (Kind::Integer { most }, DeValue::Integer(value)) => integer(value.as_str(), value.radix(), most),
         (Kind::AdminTokens, DeValue::Array(items)) => admin_tokens::from_toml(items).map(Value::AdminTokens),
         (_, DeValue::String(text)) if admin_token::is_in(text) => Err(admin_tokens::in_clear()),
-        (Kind::Algorithms | Kind::Audiences | Kind::Hosts, DeValue::Array(items)) => {
+        (Kind::Algorithms | Kind::Audiences | Kind::Hosts | Kind::KekUris, DeValue::Array(items)) => {
             let texts: Option<Vec<_>> = items.iter().map(|item| item.get_ref().as_str()).collect();
             list(key, &texts.ok_or_else(|| bad("it has an item that is not a string".to_owned()))?)
         }
@@ -103,6 +106,7 @@ pub(crate) fn from_toml(key: &Key, value: &DeValue<'_>) -> Result<Value, Fault> 
             | Kind::Algorithms
             | Kind::Audiences
             | Kind::Hosts
+            | Kind::KekUris
             | Kind::AdminTokens,
             _,
         )
@@ -129,13 +133,15 @@ pub(crate) fn from_text(key: &Key, text: &str) -> Result<Value, Fault> {
         },
         Kind::Integer { .. } if !text.bytes().all(|byte| byte.is_ascii_digit()) => Err(not_a(key, text)),
         Kind::Integer { most } => integer(text, 10, most),
-        Kind::Algorithms | Kind::Audiences | Kind::Hosts | Kind::AdminTokens if text.starts_with('[') => {
+        Kind::Algorithms | Kind::Audiences | Kind::Hosts | Kind::KekUris | Kind::AdminTokens
+            if text.starts_with('[') =>
+        {
             match DeValue::parse(text) {
                 Ok(value) => from_toml(key, value.get_ref()),
                 Err(_) => Err(not_a(key, text)),
             }
         }
-        Kind::Algorithms | Kind::Audiences | Kind::Hosts => {
+        Kind::Algorithms | Kind::Audiences | Kind::Hosts | Kind::KekUris => {
             list(key, &text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect::<Vec<_>>())
         }
         _ => from_string(key, text),
@@ -177,6 +183,7 @@ fn from_string(key: &Key, text: &str) -> Result<Value, Fault> {
         Kind::Choice { words, later } => choice(key, text, words, later),
         Kind::ProviderUri => provider(text),
         Kind::PassphraseUri => passphrase(key, text),
+        Kind::KekUri => kek(key, text).map(Value::Provider),
         Kind::MemberName => member_name(key, text),
         Kind::VariableName => variable_name(key, text),
         Kind::FleetName => fleet_name(key, text),
@@ -190,6 +197,7 @@ fn from_string(key: &Key, text: &str) -> Result<Value, Fault> {
         | Kind::Algorithms
         | Kind::Audiences
         | Kind::Hosts
+        | Kind::KekUris
         | Kind::AdminTokens => Err(not_a(key, text)),
     }
 }
@@ -197,11 +205,14 @@ fn from_string(key: &Key, text: &str) -> Result<Value, Fault> {
 /// A key in the place of anything else is not repeated, whatever else is wrong with it. Places of secrets have words of
 /// their own for it.
 fn refuse_key(key: &Key, text: &str) -> Result<(), Fault> {
-    let has_words = matches!(key.kind, Kind::Secret | Kind::ProviderUri | Kind::PassphraseUri);
-    if has_words || !looks_like_key(text) {
+    let has_words = matches!(key.kind, Kind::Secret | Kind::ProviderUri | Kind::PassphraseUri | Kind::KekUri);
+    // 32 bytes in letters have no form of their own, but here they can be nothing else.
+    let is_kek = key.path.starts_with("kek.") && Kek::read(text.as_bytes()).is_ok();
+    if has_words || !(is_kek || looks_like_key(text)) {
         return Ok(());
     }
     let instead = match key.path {
+        path if path.starts_with("kek.") => "name the place where it rests, by kek.uri",
         "provider.path" => "use kind `inline` for that",
         _ => "name the place where it rests, by provider.uri",
     };
@@ -284,6 +295,20 @@ fn passphrase(key: &Key, text: &str) -> Result<Value, Fault> {
         }
         Err(_) => Err(bad(format!(
             "it is not {}; a passphrase itself is never written here, but put where one of these points",
+            key.kind.words()
+        ))),
+    }
+}
+
+fn kek(key: &Key, text: &str) -> Result<ProviderUri, Fault> {
+    match ProviderUri::parse(text) {
+        Ok(uri @ (ProviderUri::File(_) | ProviderUri::Env(_))) => Ok(uri),
+        Ok(uri) => {
+            let message = format!("this version takes a KEK from no \"{}:\" provider", uri.scheme());
+            Err(Fault { code: &codes::NOT_AVAILABLE, message, at: None })
+        }
+        Err(_) => Err(bad(format!(
+            "it is not {}; a KEK itself is never written here, but put where one of these points",
             key.kind.words()
         ))),
     }
@@ -380,6 +405,10 @@ fn socket(key: &Key, text: &str) -> Result<Value, Fault> {
 
 fn list(key: &Key, items: &[&str]) -> Result<Value, Fault> {
     items.iter().try_for_each(|item| refuse_key(key, item))?;
+    // A KEK that stands here by mistake must not be repeated.
+    if let Kind::KekUris = key.kind {
+        items.iter().try_for_each(|item| kek(key, item).map(drop))?;
+    }
     if let Some(twice) =
         items.iter().enumerate().find_map(|(i, item)| items[..i].contains(item).then_some(item))
     {
@@ -388,6 +417,9 @@ fn list(key: &Key, items: &[&str]) -> Result<Value, Fault> {
     match key.kind {
         Kind::Algorithms => algorithms(items),
         Kind::Hosts => hosts(items),
+        Kind::KekUris => {
+            items.iter().map(|item| kek(key, item)).collect::<Result<_, _>>().map(Value::Providers)
+        }
         _ => audiences(items),
     }
 }

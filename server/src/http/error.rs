@@ -231,6 +231,10 @@ impl From<MintError> for ApiError {
             MintError::NoKey(algorithm) => {
                 Self::unavailable(format!("no {algorithm} key signs on this replica"), retry_after)
             }
+            MintError::PublicOnly => Self::unavailable(
+                "this replica is public-only: it publishes the keys and mints nothing; others may mint",
+                retry_after,
+            ),
             // That the tasks do not run, that a signature failed, and whatever later versions add: ours to repair.
             _ => Self::unavailable("this replica cannot mint at the moment; its log says why", retry_after),
         }
@@ -297,6 +301,7 @@ mod tests {
             (MintError::ClockSkewed { offset_s: 90, skew_s: 60 }, 503, "temporarily_unavailable"),
             (MintError::Busy, 503, "temporarily_unavailable"),
             (MintError::NoKey(Algorithm::Es256), 503, "temporarily_unavailable"),
+            (MintError::PublicOnly, 503, "temporarily_unavailable"),
             (MintError::TasksNotRunning, 503, "temporarily_unavailable"),
             (MintError::Failed, 503, "temporarily_unavailable"),
         ];

@@ -10,6 +10,7 @@
 //! matrix     library × algorithm × case, golden in tests/golden/interop
 //! protocol   what an adaptor answers to lines of every wrong kind
 //! odd        an issuer that redirects, is late, large or in strange company: who minds which
+//! sealed     a sealed private half, opened and made by jose
 //! page       the tables of docs/relying-parties.md, made from all that
 //! ```
 //! Tests for each library, so that they run side by side and one that is missing is skipped by its name:
@@ -28,6 +29,7 @@ mod matrix;
 mod odd;
 mod page;
 mod protocol;
+mod sealed;
 mod signing;
 
 /// The tests of each library, named by it.

@@ -3,6 +3,7 @@
 use crate::json::JsonError;
 use crate::material::KeyError;
 use crate::ring::write::WriteError;
+use crate::seal::SealError;
 
 /// Why a document cannot be changed. Holds no part of it that may be secret.
 #[derive(Debug, thiserror::Error)]
@@ -20,6 +21,9 @@ pub enum DraftError {
     /// The private half of the ring key is not here, or sealed.
     #[error("the ring key cannot be opened, which signs every change: this process only reads the ring")]
     Locked,
+    /// A private half was not sealed, or does not open.
+    #[error("a private half of the ring is not as it must be")]
+    Seal(#[source] SealError),
     /// The key that was to sign is not the ring's.
     #[error("the ring document is signed by another ring key")]
     RingKey,

@@ -7,6 +7,7 @@ use zeroize::Zeroizing;
 use super::DraftError;
 use crate::json;
 use crate::material::PrivateKey;
+use crate::seal::{Kek, Keks, SealError, SealedFor};
 
 /// A private half as it rests: the member's name and its JSON text.
 pub(super) struct Half {
@@ -15,17 +16,29 @@ pub(super) struct Half {
 }
 
 impl Half {
-    /// The key itself.
-    pub(super) fn open(&self) -> Result<PrivateKey, DraftError> {
-        if self.name != PRIVATE {
-            return Err(DraftError::Locked);
+    /// The key itself; a sealed one by the KEK that it names.
+    pub(super) fn open(&self, sealed_for: &SealedFor<'_>, keks: &Keks) -> Result<PrivateKey, DraftError> {
+        if self.name == PRIVATE {
+            return Ok(PrivateKey::parse(self.text.as_bytes())?);
         }
-        Ok(PrivateKey::parse(self.text.as_bytes())?)
+        let jwe: &str = serde_json::from_str(&self.text)?;
+        let jwk = keks.open(sealed_for, jwe).map_err(|error| match error {
+            SealError::NoKek { .. } | SealError::OtherKek { .. } => DraftError::Locked,
+            error => DraftError::Seal(error),
+        })?;
+        Ok(PrivateKey::parse(jwk.as_bytes())?)
     }
 
-    /// As a new key is written.
-    pub(super) fn plain(key: &PrivateKey) -> Self {
-        Self { name: PRIVATE, text: key.expose_jwk() }
+    /// As a new key is written: sealed where there is a KEK.
+    pub(super) fn of(
+        key: &PrivateKey,
+        sealed_for: &SealedFor<'_>,
+        kek: Option<&Kek>,
+    ) -> Result<Self, DraftError> {
+        let text = key.expose_jwk();
+        let Some(kek) = kek else { return Ok(Self { name: PRIVATE, text }) };
+        let jwe = kek.seal(sealed_for, &text).map_err(DraftError::Seal)?;
+        Ok(Self { name: SEALED, text: Zeroizing::new(format!("\"{jwe}\"")) })
     }
 }
 

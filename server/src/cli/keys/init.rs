@@ -47,6 +47,8 @@ pub(super) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     request.rotation = config.settings.rotation;
     request.passphrase = app::passphrase(&config.unlocking);
     request.member = config.unlocking.member;
+    request.keks = app::keks(&config.unlocking.sealing);
+    request.pin = config.unlocking.sealing.pin;
     "oneseal keys init".clone_into(&mut request.actor);
     let asked = request.algorithms.clone();
     let issuer = request.issuer.to_string();
@@ -189,6 +191,11 @@ fn told(initialised: &Initialised, provider: &Description, issuer: &str) -> Stri
     if let Some(pin) = &initialised.ring_key {
         text.push_str(&format!("  ring key, which signs the document: {pin}\n"));
     }
+    if let Some(kek) = &initialised.sealed_under {
+        text.push_str(&format!(
+            "  sealed under the KEK {kek}; a public-only replica wants the ring key as ring.pin\n"
+        ));
+    }
     text
 }
 
@@ -211,6 +218,7 @@ fn as_json(
         "revision": initialised.identity.revision,
         "digest": initialised.identity.digest.to_string(),
         "ring_key": initialised.ring_key.as_ref().map(|pin| pin.as_str()),
+        "sealed_under": initialised.sealed_under,
         "keys": keys,
         "algorithms_without_key": missing.unwrap_or_default(),
     })

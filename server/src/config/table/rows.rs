@@ -6,17 +6,14 @@ use super::{Default, Key, Kind, Literal, Section};
 
 /// The table.
 pub(crate) static SECTIONS: &[Section] =
-    &[ISSUER, PROVIDER, DATABASE, RING, LISTEN, TLS, PROCESS, OPS, ADMIN, ROTATION];
+    &[ISSUER, PROVIDER, DATABASE, KEK, RING, LISTEN, TLS, PROCESS, OPS, ADMIN, ROTATION];
 
 /// Tables and keys of the design that this version does not have.
 pub(crate) static LATER: &[&str] = &[
-    "kek",
     "cluster",
     "assertion_issuer",
     "rule",
     "provider.max_lag",
-    "ring.mode",
-    "ring.pin",
     "ring.anchor",
     "listen.token",
     "listen.trusted_proxies",
@@ -184,13 +181,84 @@ const DATABASE: Section = Section {
 const RING: Section = Section {
     name: "ring",
     doc: "The key ring that the replicas share.",
-    keys: &[Key {
-        path: "ring.fleet",
-        kind: Kind::FleetName,
-        default: Default::Unset("it is made from the issuer's host and path"),
-        doc: "The name of the replicas that serve this issuer from one ring.",
-        example: Literal::Text("oidc.example.com"),
-    }],
+    keys: &[
+        Key {
+            path: "ring.fleet",
+            kind: Kind::FleetName,
+            default: Default::Unset("it is made from the issuer's host and path"),
+            doc: "The name of the replicas that serve this issuer from one ring.",
+            example: Literal::Text("oidc.example.com"),
+        },
+        Key {
+            path: "ring.mode",
+            kind: Kind::Choice { words: &["full", "public-only"], later: &[] },
+            default: Default::Value(Literal::Text("full"), "a replica that mints is the common one"),
+            doc: "`full` publishes and signs. `public-only` publishes alone: it opens no private half, needs no `[kek]`, mints \
+              nothing, and of a sealed ring it needs `ring.pin`.",
+            example: Literal::Text("public-only"),
+        },
+        Key {
+            path: "ring.pin",
+            kind: Kind::MemberName,
+            default: Default::Unset(
+                "with a `[kek]` that vouches for the ring; without, the right to write the ring is the trust",
+            ),
+            doc: "The thumbprint of the ring key that is believed, or of an earlier one whose endorsements lead to it: `keys \
+              init` prints it. With it nothing that is not sealed is believed.",
+            example: Literal::Text("50Y6H62Anev9tIZG-40YbXSXl9Q-myc0_FrLkruHMs4"),
+        },
+    ],
+};
+
+const KEK: Section = Section {
+    name: "kek",
+    doc: "The key-encryption key of a sealed ring: 32 random bytes, raw or as base64, base64url, hex or a JWK (`oct`). \
+          `oneseal keys new-kek` makes one. Keep it apart from the ring: who has both has the keys.",
+    keys: &[
+        Key {
+            path: "kek.kind",
+            kind: Kind::Choice { words: &["file", "env", "inline"], later: &["kubernetes", "k8s", "aws"] },
+            default: Default::Unset("the ring is then not sealed, or this replica is `public-only`"),
+            doc: "`file` reads `kek.path`, `env` the variable that `kek.variable` names, `inline` takes `kek.value`.",
+            example: Literal::Text("file"),
+        },
+        Key {
+            path: "kek.path",
+            kind: Kind::Path,
+            default: Default::Unset("it is needed for kind `file` alone"),
+            doc: "The file that holds the KEK, or a directory with it in an entry called `kek`.",
+            example: Literal::Text("/run/secrets/oneseal-kek"),
+        },
+        Key {
+            path: "kek.variable",
+            kind: Kind::VariableName,
+            default: Default::Unset("it is needed for kind `env` alone"),
+            doc: "The environment variable that holds the KEK.",
+            example: Literal::Text("RING_KEK"),
+        },
+        Key {
+            path: "kek.value",
+            kind: Kind::Secret,
+            default: Default::Unset("it is needed for kind `inline` alone"),
+            doc: "The KEK itself. Better given as `ONESEAL__KEK__VALUE_FILE` than in this file.",
+            example: Literal::Text("…"),
+        },
+        Key {
+            path: "kek.uri",
+            kind: Kind::KekUri,
+            default: Default::Unset("`kek.kind` names the KEK's place instead"),
+            doc: "The place of the KEK as one URI, `file:PATH` or `env:NAME`. Not together with `kek.kind` in the same source.",
+            example: Literal::Text("file:/run/secrets/oneseal-kek"),
+        },
+        Key {
+            path: "kek.previous",
+            kind: Kind::KekUris,
+            default: Default::Unset("everything is sealed under the current one"),
+            doc: "The places of KEKs that only open: of one that was replaced until `keys rewrap` has run, and of one to \
+                  come before it does.",
+            example: Literal::List(&["file:/run/secrets/oneseal-kek-2026"]),
+        },
+    ],
 };
 
 const LISTEN: Section = Section {
