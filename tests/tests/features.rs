@@ -88,8 +88,10 @@ fn one_stack_ships() {
                 continue;
             }
             let users = Tree::of(&["-p", SERVER, "-e", "no-dev", "-i", name, "--depth", "1"]).names_owned();
-            let others: Vec<_> =
-                users.iter().filter(|user| *user != name && !wrappers.contains(user)).collect();
+            let others: Vec<_> = users
+                .iter()
+                .filter(|user| user.as_str() != name.as_str() && !wrappers.contains(user.as_str()))
+                .collect();
             assert!(!wrappers.is_empty() && others.is_empty(), "{name} {version} by {others:?}: {reason}");
         }
     }
