@@ -29,7 +29,7 @@ use crate::ring::document;
 use crate::ring::edit::{Draft, Signature};
 use crate::seal::{self, Keks};
 use crate::steps::{self, Adoption, Conditions, Edit, Observation, Request, State, Step};
-use crate::{Algorithm, GenerationPermit, IssuerUrl, KeyId, KeyType, Rotation, Snapshot, ring};
+use crate::{Algorithm, GenerationPermit, IssuerUrl, KeyId, KeyType, KeystoreOptions, Snapshot, ring};
 
 /// Tells who publishes, each time that something is to be decided.
 pub trait Observer: std::fmt::Debug + Send + Sync + 'static {
@@ -71,8 +71,6 @@ pub struct Executor {
     options: KeystoreOptions,
     observer: Arc<dyn Observer>,
     clock: Arc<dyn Clock>,
-    keks: Vec<Arc<dyn SecretProvider>>,
-    pin: Option<KeyId>,
 }
 
 /// One verb, with who asks and why.
@@ -101,16 +99,12 @@ impl Executor {
         observer: Arc<dyn Observer>,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        Self { provider, issuer, listed, proposed, observer, clock, keks: Vec::new(), pin: None }
+        Self { provider, options, observer, clock }
     }
 
-    /// What opens a sealed ring, and the ring key that is believed, as
-    /// [`KeystoreOptions::keks`](crate::KeystoreOptions::keks) and [`pin`](crate::KeystoreOptions::pin): new keys are
-    /// sealed under the first KEK, and with any nothing unsealed is changed.
-    #[must_use]
-    pub fn sealed(mut self, keks: Vec<Arc<dyn SecretProvider>>, pin: Option<KeyId>) -> Self {
-        (self.keks, self.pin) = (keks, pin);
-        self
+    /// Whose ring it is.
+    pub fn issuer(&self) -> &IssuerUrl {
+        &self.options.issuer
     }
 
     /// The ring as the store holds it, and what may come next.
@@ -187,8 +181,8 @@ impl Executor {
 
     async fn load(&self) -> Result<Loaded, ExecuteError> {
         let record = load(&*self.provider).await.map_err(ExecuteError::Unreadable)?;
-        let (keks, _) = seal::load(&self.keks).await.map_err(ExecuteError::Unreadable)?;
-        let (issuer, pin) = (self.issuer.clone(), self.pin.clone());
+        let (keks, _) = seal::load(&self.options.keks).await.map_err(ExecuteError::Unreadable)?;
+        let (issuer, pin) = (self.options.issuer.clone(), self.options.pin.clone());
         off_worker(move || open(record, &issuer, keks, pin.as_ref())).await
     }
 
@@ -213,7 +207,7 @@ impl Executor {
         let judged = move || {
             let reading = Reading { keks: Some(&keks), ..Reading::default() };
             let (ring, _) = ring::read_with(&entries, &issuer, &reading)?;
-            Snapshot::build(ring, &listed, &times)?;
+            Snapshot::build(ring, &algorithms, &rotation)?;
             Ok(entries)
         };
         let entries = off_worker(judged).await.map_err(ExecuteError::WouldBeRefused)?;

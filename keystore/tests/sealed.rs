@@ -13,7 +13,7 @@ use oneseal_keystore::seal::kek_of;
 use oneseal_keystore::steps::Request;
 use oneseal_keystore::{
     Algorithm, Findings, InitRequest, IssuerUrl, Kek, KeyId, Keystore, KeystoreOptions, Mode, RewrapError,
-    RewrapRequest, Rewrapped, Rotation, Snapshot, init, rewrap,
+    RewrapRequest, Rewrapped, Snapshot, init, rewrap,
 };
 use oneseal_providers::{Entries, InlineProvider, SecretProvider};
 use oneseal_testing::rings::{
@@ -428,9 +428,7 @@ async fn a_new_revision_opens_only_the_halves_that_changed() {
 }
 
 fn executor(provider: &Arc<MemoryProvider>, keks: &[u8]) -> Executor {
-    let (listed, times) = (vec![Algorithm::Es256, Algorithm::EdDsa], Rotation::default());
-    let keks = keks.iter().map(|number| kek_provider(*number)).collect();
-    Executor::new(provider.clone(), issuer(), listed, times, Arc::new(NoRegistry), clock()).sealed(keks, None)
+    Executor::new(provider.clone(), options(keks), Arc::new(NoRegistry), clock())
 }
 
 fn rotate() -> Order {

@@ -81,6 +81,8 @@ pub(crate) fn executor(config: &Config) -> Executor {
     options.rotation.clone_from(&config.settings.rotation);
     options.passphrase = passphrase(&config.unlocking);
     options.member.clone_from(&config.unlocking.member);
+    options.keks = keks(&config.unlocking.sealing);
+    options.pin.clone_from(&config.unlocking.sealing.pin);
     Executor::new(provider(&config.provider), options, Arc::new(NoRegistry), Arc::new(SystemClock))
 }
 
