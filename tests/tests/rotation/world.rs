@@ -203,7 +203,7 @@ impl World {
         let record = self.provider.load().await.expect("a record");
         let (name, document) = record.entries.iter().next().expect("the ring");
         let mut draft = Draft::open(document.expose(), &issuer()).expect("a ring");
-        draft.unlock().expect("its key");
+        draft.unlock(&oneseal_keystore::Keks::default()).expect("its key");
         let state = draft.state().expect("a state");
         let nobody = Observation::Nobody { is_accepted: true };
         let mut conditions = Conditions::new(&state, nobody, None, &LISTED, self.clock.wall());
