@@ -170,10 +170,18 @@ impl PostgresUrl {
         url.map_err(|error| UriError::Invalid { form: "postgres:URL", problem: format!("the URL {error}") })
     }
 
-    fn provider(&self, fleet: Option<&str>) -> Result<PostgresProvider, UriError> {
+    /// The database itself. Nothing is opened yet.
+    ///
+    /// # Errors
+    /// [`UriError::Invalid`] if no driver could use the URL.
+    pub fn database(&self) -> Result<Database, UriError> {
         let unusable =
             |error: DatabaseError| UriError::Invalid { form: "postgres:URL", problem: error.to_string() };
-        let database = Database::new(DatabaseOptions::new(self.check()?)).map_err(unusable)?;
+        Database::new(DatabaseOptions::new(self.check()?)).map_err(unusable)
+    }
+
+    fn provider(&self, fleet: Option<&str>) -> Result<PostgresProvider, UriError> {
+        let database = self.database()?;
         Ok(match self.fleet().or(fleet) {
             Some(fleet) => PostgresProvider::new(database, fleet),
             None => PostgresProvider::of_only_fleet(database),

@@ -38,7 +38,8 @@ pub(crate) fn with_public_only(public: Value, state: &str) -> String {
     signed_again(ring)
 }
 
-fn signed_again(mut ring: Value) -> String {
+/// Signed anew by the ring key that is in it.
+pub(crate) fn signed_again(mut ring: Value) -> String {
     let mut public = ring.clone();
     let object = public.as_object_mut().unwrap();
     object.remove("sig");

@@ -7,8 +7,15 @@
 //! `ring_history` keeps what every revision said in public. It never has a private half, not even a sealed one: what
 //! was erased from the ring must not live on beside it.
 
-/// The first version of the tables, in the schema `oneseal`.
-pub const TABLES: &str = "
+use oneseal_coordination::migrate::{Component, Kind, Migration};
+
+/// The tables of this crate, for the runner in [`oneseal_coordination::migrate`].
+pub const COMPONENT: Component = Component {
+    name: "providers",
+    migrations: &[Migration { version: 1, kind: Kind::Expand, min_binary: "0.1.0", sql: RINGS_AND_HISTORY }],
+};
+
+const RINGS_AND_HISTORY: &str = "
 CREATE TABLE oneseal.rings (
     fleet text PRIMARY KEY CHECK (fleet <> ''),
     incarnation bigint NOT NULL,

@@ -37,7 +37,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use oneseal_coordination::database::Database;
+use oneseal_coordination::database::{Database, DatabaseError};
+use sqlx::Row;
 
 use crate::{
     BoxFuture, Change, Description, Entries, ErrorKind, ProviderError, Record, Revision, SecretProvider,
@@ -52,9 +53,27 @@ pub const DEFAULT_POLL: Duration = Duration::from_secs(20);
 /// Polling faster than this would be a load on the database.
 const FASTEST_POLL: Duration = Duration::from_millis(50);
 
+/// Which ring a fleet's row holds, with the fleet as `$1`: columns `incarnation`, `revision` (both bigint) and `digest`
+/// (text). For whoever asks for more in the same statement, as a beat does.
+pub const RING: &str = "SELECT incarnation, revision, digest FROM oneseal.rings WHERE fleet = $1";
+
+/// The names of the fleets that have their rings in `database`, by name.
+///
+/// # Errors
+/// What the database says.
+///
+/// # Cancel safety
+/// Changes nothing.
+pub async fn fleets(database: &Database) -> Result<Vec<String>, DatabaseError> {
+    let mut reading = database.read().await?;
+    let rows = reading.fetch_all(sqlx::query("SELECT fleet FROM oneseal.rings ORDER BY fleet")).await?;
+    reading.end().await;
+    Ok(rows.iter().filter_map(|row| row.try_get(0).ok()).collect())
+}
+
 /// Keeps the record in a row of `oneseal.rings`.
 ///
-/// Clones share their connections. The tables are [`migrations::TABLES`].
+/// Clones share their connections. The tables are those of [`migrations::COMPONENT`].
 ///
 /// # Defaults
 /// Polls every [`DEFAULT_POLL`] besides listening.

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use oneseal_coordination::EventDraft;
 use oneseal_coordination::database::{Database, DatabaseOptions, DatabaseUrl};
-use oneseal_coordination::events;
-use oneseal_providers::postgres::migrations;
+use oneseal_coordination::migrate::{COORDINATION, MigrateOptions, migrate};
+use oneseal_providers::postgres::migrations::COMPONENT;
 use oneseal_providers::{Change, Entries, PostgresProvider};
+use oneseal_testing::block_on;
 use oneseal_testing::parts::{self, PgBouncer, Pooling, Postgres};
 use uuid::Uuid;
 
@@ -23,12 +24,13 @@ pub(crate) const QUICK_POLL: Duration = Duration::from_millis(200);
 /// A new database with the tables of `oneseal db migrate`.
 pub(crate) fn migrated(server: &Postgres) -> parts::Database {
     let database = server.create_database();
-    database.execute(&format!("CREATE SCHEMA oneseal; {EPOCHS} {} {}", events::TABLES, migrations::TABLES));
+    block_on(async {
+        let components = [COORDINATION, COMPONENT];
+        let url = database.socket_url();
+        migrate(&connect(&url), &components, &MigrateOptions::default(), |_| ()).await.unwrap();
+    });
     database
 }
-
-const EPOCHS: &str =
-    "CREATE TABLE oneseal.worker_epochs (fleet text, worker text, epoch bigint, holder text);";
 
 /// A pool of its own, as another replica would have.
 pub(crate) fn connect(url: &str) -> Database {
