@@ -5,8 +5,10 @@ use std::sync::Arc;
 use oneseal::{
     Algorithm, Builder, EnvProvider, FileProvider, InlineProvider, Issuer, SecretProvider, SystemClock,
 };
+use oneseal_coordination::database::Database;
 use oneseal_keystore::KeystoreOptions;
 use oneseal_keystore::executor::{Executor, NoRegistry};
+use oneseal_providers::PostgresProvider;
 use secrecy::ExposeSecret;
 
 use crate::config::{Config, PassphraseChoice, ProviderChoice, Sealing, Unlocking};
@@ -35,6 +37,9 @@ pub(crate) fn key_only(
             Issuer::builder(url, FileProvider::new(path).assume_durable(*durable))
         }
         ProviderChoice::Env { variable } => Issuer::builder(url, EnvProvider::new(variable)),
+        ProviderChoice::Postgres { database, fleet } => {
+            Issuer::builder(url, postgres(database, fleet.as_deref()))
+        }
         ProviderChoice::Inline { value } => Issuer::builder(url, inline(value)),
     };
     if let Some(passphrase) = passphrase(unlocking) {
@@ -70,6 +75,7 @@ pub(crate) fn provider(choice: &ProviderChoice) -> Arc<dyn SecretProvider> {
     match choice {
         ProviderChoice::File { path, durable } => Arc::new(FileProvider::new(path).assume_durable(*durable)),
         ProviderChoice::Env { variable } => Arc::new(EnvProvider::new(variable)),
+        ProviderChoice::Postgres { database, fleet } => Arc::new(postgres(database, fleet.as_deref())),
         ProviderChoice::Inline { value } => Arc::new(inline(value)),
     }
 }
@@ -84,6 +90,13 @@ pub(crate) fn executor(config: &Config) -> Executor {
     options.keks = keks(&config.unlocking.sealing);
     options.pin.clone_from(&config.unlocking.sealing.pin);
     Executor::new(provider(&config.provider), options, Arc::new(NoRegistry), Arc::new(SystemClock))
+}
+
+fn postgres(database: &Database, fleet: Option<&str>) -> PostgresProvider {
+    match fleet {
+        Some(fleet) => PostgresProvider::new(database.clone(), fleet),
+        None => PostgresProvider::of_only_fleet(database.clone()),
+    }
 }
 
 fn inline(value: &secrecy::SecretString) -> InlineProvider {

@@ -8,5 +8,6 @@ mod conformance;
 mod hints;
 mod outages;
 mod place;
+mod roles;
 mod rows;
 mod silence;

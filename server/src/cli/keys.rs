@@ -163,11 +163,13 @@ async fn open(place: Place, globals: &Globals) -> Result<Opened, Failure> {
     let config = load(place.sources(globals).yes(true))?;
     let file = match &config.provider {
         ProviderChoice::File { path, .. } => Some(path.clone()),
-        ProviderChoice::Env { .. } | ProviderChoice::Inline { .. } => None,
+        ProviderChoice::Env { .. } | ProviderChoice::Postgres { .. } | ProviderChoice::Inline { .. } => None,
     };
     let choice = match config.provider {
         ProviderChoice::File { path, .. } => ProviderChoice::File { path, durable: true },
-        other @ (ProviderChoice::Env { .. } | ProviderChoice::Inline { .. }) => other,
+        other @ (ProviderChoice::Env { .. }
+        | ProviderChoice::Postgres { .. }
+        | ProviderChoice::Inline { .. }) => other,
     };
     let provider = app::provider(&choice);
     let description = provider.describe();

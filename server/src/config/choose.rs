@@ -61,7 +61,7 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
     let need = if is_file_known { need } else { Need::Nothing };
     let issuer = issuer(&values, need, absent_file.as_deref(), &mut findings);
     let mut of_provider = Findings::new();
-    let provider = provider(&mut values, need, &mut of_provider);
+    let provider = provider(&mut values, need, issuer.as_ref(), &mut of_provider);
     let mut unlocking = unlocking(&mut values);
     unlocking.sealing = kek::choose(&values, &mut findings);
     // A file that was not read might have said otherwise.
@@ -195,7 +195,12 @@ fn algorithms(values: &Values) -> Vec<Algorithm> {
 const NEEDS: [(&str, &str); 3] =
     [("file", "provider.path"), ("env", "provider.variable"), ("inline", "provider.value")];
 
-fn provider(values: &mut Values, need: Need, findings: &mut Findings) -> Option<ProviderChoice> {
+fn provider(
+    values: &mut Values,
+    need: Need,
+    issuer: Option<&IssuerUrl>,
+    findings: &mut Findings,
+) -> Option<ProviderChoice> {
     if ["provider.kind", "provider.uri"].iter().any(|path| values.is_faulty(path)) {
         return None;
     }
@@ -214,7 +219,7 @@ fn provider(values: &mut Values, need: Need, findings: &mut Findings) -> Option<
         _ if uri > kind => {
             values.remove("provider.kind");
             drop_strays(values, "provider.uri", None, findings);
-            by_uri(values)
+            by_uri(values, issuer, findings)
         }
         _ => {
             values.remove("provider.uri");
@@ -229,7 +234,7 @@ fn provider(values: &mut Values, need: Need, findings: &mut Findings) -> Option<
     choice
 }
 
-fn by_uri(values: &Values) -> Option<ProviderChoice> {
+fn by_uri(values: &Values, issuer: Option<&IssuerUrl>, findings: &mut Findings) -> Option<ProviderChoice> {
     match &values.find("provider.uri")?.value {
         Value::Provider(ProviderUri::File(path)) => {
             Some(ProviderChoice::File { path: path.clone(), durable: values.bool("provider.durable") })
@@ -237,8 +242,23 @@ fn by_uri(values: &Values) -> Option<ProviderChoice> {
         Value::Provider(ProviderUri::Env(variable)) => {
             Some(ProviderChoice::Env { variable: variable.clone() })
         }
+        Value::Provider(ProviderUri::Postgres(url)) => match url.database() {
+            Ok(database) => {
+                let fleet = url.fleet().map(str::to_owned).or_else(|| fleet_name(values, issuer));
+                Some(ProviderChoice::Postgres { database, fleet })
+            }
+            Err(error) => {
+                findings.push(&codes::BAD_VALUE, values.place("provider.uri"), error.to_string());
+                None
+            }
+        },
         other => mismatch("provider.uri", other),
     }
+}
+
+/// `ring.fleet`, or what the issuer makes it.
+fn fleet_name(values: &Values, issuer: Option<&IssuerUrl>) -> Option<String> {
+    text(values, "ring.fleet").or_else(|| issuer.map(fleet_of))
 }
 
 fn by_kind(values: &mut Values, findings: &mut Findings) -> Option<ProviderChoice> {

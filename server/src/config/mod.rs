@@ -38,7 +38,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use oneseal_coordination::database::DatabaseOptions;
+use oneseal_coordination::database::{Database, DatabaseOptions};
 use oneseal_keystore::{Algorithm, Findings, IssuerUrl, KeyId, Mode, Rotation};
 use secrecy::SecretString;
 
@@ -214,6 +214,13 @@ pub(crate) enum ProviderChoice {
     Env {
         /// Its name.
         variable: String,
+    },
+    /// The row of a fleet in a database.
+    Postgres {
+        /// Which database. Nothing has been opened.
+        database: Database,
+        /// Whose row; the only one there is, where nothing names the fleet.
+        fleet: Option<String>,
     },
     /// The configuration itself.
     Inline {

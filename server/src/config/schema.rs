@@ -71,9 +71,8 @@ fn constraints(kind: Kind) -> Value {
         Kind::Choice { words, .. } => json!({ "type": "string", "enum": words }),
         Kind::IssuerUrl => json!({ "type": "string", "pattern": "^https?://", "maxLength": MAX_AUDIENCE }),
         Kind::MemberName => json!({ "type": "string", "minLength": 1, "maxLength": MAX_NAME }),
-        Kind::ProviderUri | Kind::PassphraseUri | Kind::KekUri => {
-            json!({ "type": "string", "pattern": "^(file|env):." })
-        }
+        Kind::ProviderUri => json!({ "type": "string", "pattern": "^(file|env|postgres|postgresql):." }),
+        Kind::PassphraseUri | Kind::KekUri => json!({ "type": "string", "pattern": "^(file|env):." }),
         Kind::VariableName => {
             json!({ "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "maxLength": MAX_NAME })
         }

@@ -273,9 +273,16 @@ fn provider(text: &str) -> Result<Value, Fault> {
     // The crate's own error repeats no more of the text than a scheme or a path.
     match ProviderUri::parse(text).map_err(|error| bad(error.to_string()))? {
         uri @ (ProviderUri::File(_) | ProviderUri::Env(_)) => Ok(Value::Provider(uri)),
+        uri @ ProviderUri::Postgres(_) => {
+            // What no driver could use is said here, where it stands.
+            uri.open().map_err(|error| bad(error.to_string()))?;
+            Ok(Value::Provider(uri))
+        }
         uri => {
-            let message =
-                format!("this version opens no \"{}:\" provider, only \"file:\" and \"env:\"", uri.scheme());
+            let message = format!(
+                "this version opens no \"{}:\" provider, only \"file:\", \"env:\" and \"postgres:\"",
+                uri.scheme()
+            );
             Err(Fault { code: &codes::NOT_AVAILABLE, message, at: None })
         }
     }

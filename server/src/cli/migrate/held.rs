@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use oneseal_keystore::ring::{self, Reading};
-use oneseal_keystore::{Algorithm, Digest, Findings, IssuerUrl, Rotation, Snapshot, provider_findings};
+use oneseal_keystore::{
+    Algorithm, Digest, Findings, IssuerUrl, KeyId, Mode, Rotation, Snapshot, provider_findings,
+};
 use oneseal_providers::{Entries, ProviderError, Record, Revision, SecretBytes, SecretProvider};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use uuid::Uuid;
 
 use crate::config;
@@ -38,8 +41,17 @@ pub(super) struct Head {
     pub(super) issuer: String,
     pub(super) incarnation: Incarnation,
     pub(super) revision: u64,
+    pub(super) ring_key: RingKey,
     #[serde(default)]
     pub(super) log: Vec<Entry>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct RingKey {
+    pub(super) kid: String,
+    /// Whether its private half is sealed; what it is, is not read.
+    #[serde(default)]
+    pub(super) sealed: Option<IgnoredAny>,
 }
 
 #[derive(Debug, PartialEq, Eq, Deserialize)]
@@ -97,7 +109,7 @@ fn judge(record: Record, location: &str) -> Result<Held, Failure> {
     let (head, digest, document) = document.ok_or_else(|| Failure::refused(format!("{location}: {bare}")))?;
     let issuer = IssuerUrl::parse(&head.issuer, location).map_err(Failure::found)?;
     let entries = Entries::single(Entries::KEYRING, document);
-    let snapshot = snapshot(&entries, &issuer).map_err(Failure::found)?;
+    let snapshot = snapshot(&entries, &issuer, &head.ring_key).map_err(Failure::found)?;
     Ok(Held {
         revision: record.revision,
         document: digest,
@@ -110,9 +122,15 @@ fn judge(record: Record, location: &str) -> Result<Held, Failure> {
     })
 }
 
-/// What a replica would serve of it.
-fn snapshot(entries: &Entries, issuer: &IssuerUrl) -> Result<Snapshot, Findings> {
-    let (ring, _) = ring::read_with(entries, issuer, &Reading::default())?;
+/// What a replica would serve of it. A sealed ring is judged by the ring key that it names itself, without opening
+/// anything: whether that is the fleet's is for the replicas to judge, which have the KEK or the pin.
+fn snapshot(entries: &Entries, issuer: &IssuerUrl, ring_key: &RingKey) -> Result<Snapshot, Findings> {
+    let pin = KeyId::parse(&ring_key.kid).ok().filter(|_| ring_key.sealed.is_some());
+    let mut reading = Reading { pin: pin.as_ref(), ..Reading::default() };
+    if pin.is_some() {
+        reading.mode = Mode::PublicOnly;
+    }
+    let (ring, _) = ring::read_with(entries, issuer, &reading)?;
     let (snapshot, _) = Snapshot::build(ring, &Algorithm::ALL, &Rotation::default())?;
     Ok(snapshot)
 }
@@ -127,6 +145,7 @@ pub(super) mod tests {
             issuer: issuer.to_owned(),
             incarnation: Incarnation { number: incarnation, id: format!("life-{incarnation}") },
             revision,
+            ring_key: RingKey { kid: "r".to_owned(), sealed: None },
             log: log.iter().map(|hash| Entry { hash: (*hash).to_owned() }).collect(),
         };
         Held {

@@ -107,7 +107,8 @@ const PROVIDER: Section = Section {
             path: "provider.uri",
             kind: Kind::ProviderUri,
             default: Default::Unset("`provider.kind` names the provider instead"),
-            doc: "The provider as one URI, `file:PATH` or `env:NAME`: the form that command lines take. Not together \
+            doc: "The provider as one URI, `file:PATH`, `env:NAME` or `postgres:URL` (with `?fleet=NAME` for another fleet than \
+                  `ring.fleet`): the form that command lines take. Not together \
                   with `provider.kind` in the same source; a stronger source's choice replaces a weaker one's.",
             example: Literal::Text("file:/var/lib/oneseal/keyring.json"),
         },

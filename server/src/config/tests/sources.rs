@@ -111,7 +111,7 @@ fn a_provider_is_named_in_one_way() {
         ),
         (
             "uri = \"aws:oneseal\"\n",
-            "config.not_available at provider.uri (oneseal.toml:4): this version opens no \"aws:\" provider, only \"file:\" and \"env:\"",
+            "config.not_available at provider.uri (oneseal.toml:4): this version opens no \"aws:\" provider, only \"file:\", \"env:\" and \"postgres:\"",
         ),
         (
             "kind = \"kubernetes\"\n",
@@ -126,6 +126,32 @@ fn a_provider_is_named_in_one_way() {
             "config.no_effect at provider.durable (oneseal.toml:5): only a file may look as if it would not last"
         ]
     );
+}
+
+#[test]
+fn a_row_of_postgres_is_the_fleets_and_its_password_is_not_shown() {
+    let case = |ring: &str, query: &str| {
+        Case::file(format!(
+            "[issuer]\nurl = \"https://oidc.example\"\n{ring}\
+             [provider]\nuri = \"postgres://u:s3cret@127.0.0.1/db{query}\"\n"
+        ))
+    };
+    for (ring, query, wanted) in [
+        ("", "", "oidc.example"),
+        ("[ring]\nfleet = \"mine\"\n", "", "mine"),
+        ("[ring]\nfleet = \"mine\"\n", "?fleet=other", "other"),
+    ] {
+        let (config, _) = case(ring, query).load();
+        let ProviderChoice::Postgres { database, fleet } = &config.provider else { panic!("{ring}{query}") };
+        assert_eq!((fleet.as_deref(), &*database.location()), (Some(wanted), "127.0.0.1:5432/db"));
+        assert!(!format!("{config:?} {}", config.settings.effective).contains("s3cret"));
+    }
+    let refused = case("", "?sslmode=require").refused().join(" ");
+    assert!(
+        refused.contains("config.bad_value at provider.uri") && refused.contains("verify-full"),
+        "{refused}"
+    );
+    assert!(!refused.contains("s3cret"), "{refused}");
 }
 
 #[test]

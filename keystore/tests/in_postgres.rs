@@ -1,4 +1,5 @@
-//! A database that fails over to a standby which has lost the last revision: what is served stays.
+//! A ring in Postgres, followed: a failover to a standby that has lost the last revision changes nothing that is served,
+//! and nothing is asked for a token.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -58,6 +59,32 @@ fn a_promoted_standby_without_the_last_revision_changes_nothing_that_is_served()
         tokio::time::timeout(Duration::from_secs(60), both).await.expect("it is refused as rolled back");
         assert_eq!(keystore.snapshot().identity().revision, 2);
         assert_eq!(keystore.snapshot().jwks(), &served);
+    });
+}
+
+#[test]
+fn signing_a_token_asks_the_database_nothing() {
+    let settings = vec![("shared_preload_libraries".to_owned(), "'pg_stat_statements'".to_owned())];
+    let Some(server) = Postgres::start(PostgresOptions { settings, ..PostgresOptions::default() }) else {
+        return;
+    };
+    let database = server.create_database();
+    database.execute("CREATE EXTENSION pg_stat_statements");
+    block_on(async {
+        let pool = connect(&database.url());
+        migrate(&pool, &[COORDINATION, COMPONENT], &MigrateOptions::default(), |_| ()).await.unwrap();
+        put(&database, rings::GOLDEN, 1);
+        let mut options = KeystoreOptions::new(rings::issuer());
+        options.algorithms = Algorithm::ALL.to_vec();
+        let clock = Arc::new(FixedClock::at(UnixTime(1_800_000_000)));
+        let provider = Arc::new(PostgresProvider::new(pool, FLEET));
+        let (keystore, _) = Keystore::open(provider, options, clock).await.unwrap();
+        database.execute("SELECT pg_stat_statements_reset()");
+        for _ in 0..100 {
+            keystore.snapshot().sign(Algorithm::Es256, br#"{"sub":"pod"}"#).await.unwrap();
+        }
+        let asked = "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements WHERE query NOT LIKE '%pg_stat%'";
+        assert_eq!(database.execute(asked), "0");
     });
 }
 
