@@ -154,6 +154,7 @@ fn every_example_of_the_help_runs() {
         "keys export",
         "keys rotate",
         "keys revoke",
+        "migrate",
         "mint",
         "admin token new",
         "verify",

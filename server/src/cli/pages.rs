@@ -264,8 +264,8 @@ pub(crate) static PAGES: &[Page] = &[
             (78, "a place is refused, or there is no ring to move"),
         ],
         examples: &[
-            "oneseal migrate --from file:./ring.json --to file:./copy.json --fleet-is-stopped --dry-run",
-            "oneseal migrate --from file:./ring.json --to 'postgres://oneseal@localhost/oneseal' --fleet-is-stopped --yes",
+            "oneseal migrate --from file:./keyring.json --to file:./copy.json --fleet-is-stopped --dry-run",
+            "oneseal migrate --from file:./keyring.json --to file:./copy.json --fleet-is-stopped --yes",
         ],
     },
     Page {
