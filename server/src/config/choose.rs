@@ -1,5 +1,6 @@
 //! From values to a configuration: what belongs together, what excludes what, what is missing.
 
+use oneseal_coordination::database::{Database, DatabaseOptions};
 use oneseal_keystore::{Algorithm, Findings, IssuerUrl, rotation};
 use oneseal_providers::{ProviderUri, looks_like_key};
 use oneseal_relying_party::fetch::{FetchOptions, Fetcher};
@@ -60,8 +61,11 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
     } = gathered;
     let need = if is_file_known { need } else { Need::Nothing };
     let issuer = issuer(&values, need, absent_file.as_deref(), &mut findings);
+    let mut of_database = Findings::new();
+    let database = database::choose(&values, &mut of_database);
     let mut of_provider = Findings::new();
-    let provider = provider(&mut values, need, issuer.as_ref(), &mut of_provider);
+    let around = Around { issuer: issuer.as_ref(), database: database.as_ref() };
+    let provider = provider(&mut values, need, &around, &mut of_provider);
     let mut unlocking = unlocking(&mut values);
     unlocking.sealing = kek::choose(&values, &mut findings);
     // A file that was not read might have said otherwise.
@@ -70,7 +74,7 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
     let tls = tls::choose(&mut values, issuer.as_ref(), dev_tls, &mut findings);
     check_listen(&values, &mut findings);
     check_process(&values, &mut findings);
-    let database = database::choose(&values, &mut findings);
+    findings.extend(of_database);
     let admin = admin::choose(&values, issuer.as_ref(), &tls.source, &mut findings);
     check_workers(workers.as_deref(), &mut findings);
     let log_filter = log_filter(log, &mut findings);
@@ -198,7 +202,7 @@ const NEEDS: [(&str, &str); 3] =
 fn provider(
     values: &mut Values,
     need: Need,
-    issuer: Option<&IssuerUrl>,
+    around: &Around<'_>,
     findings: &mut Findings,
 ) -> Option<ProviderChoice> {
     if ["provider.kind", "provider.uri"].iter().any(|path| values.is_faulty(path)) {
@@ -219,11 +223,11 @@ fn provider(
         _ if uri > kind => {
             values.remove("provider.kind");
             drop_strays(values, "provider.uri", None, findings);
-            by_uri(values, issuer, findings)
+            by_uri(values, around.issuer, findings)
         }
         _ => {
             values.remove("provider.uri");
-            by_kind(values, findings)
+            by_kind(values, around, findings)
         }
     };
     let is_file = matches!(choice, Some(ProviderChoice::File { .. }));
@@ -256,13 +260,40 @@ fn by_uri(values: &Values, issuer: Option<&IssuerUrl>, findings: &mut Findings) 
     }
 }
 
+/// What a provider may be made of besides its own keys.
+struct Around<'a> {
+    issuer: Option<&'a IssuerUrl>,
+    database: Option<&'a DatabaseOptions>,
+}
+
+/// The row in the `[database]`.
+fn in_database(values: &Values, around: &Around<'_>, findings: &mut Findings) -> Option<ProviderChoice> {
+    let Some(options) = around.database else {
+        if !values.is_any_faulty("database.") {
+            let message = format!(
+                "{} says kind \"postgres\", which is the row in this database; another one is named by provider.uri",
+                values.place("provider.kind")
+            );
+            findings.push(&codes::MISSING, "database.url", message);
+        }
+        return None;
+    };
+    // That it can be made has been seen where it was chosen, and what was wrong with it was told there.
+    let database = Database::new(options.clone()).ok()?;
+    Some(ProviderChoice::Postgres { database, fleet: fleet_name(values, around.issuer) })
+}
+
 /// `ring.fleet`, or what the issuer makes it.
 fn fleet_name(values: &Values, issuer: Option<&IssuerUrl>) -> Option<String> {
     text(values, "ring.fleet").or_else(|| issuer.map(fleet_of))
 }
 
-fn by_kind(values: &mut Values, findings: &mut Findings) -> Option<ProviderChoice> {
+fn by_kind(values: &mut Values, around: &Around<'_>, findings: &mut Findings) -> Option<ProviderChoice> {
     let kind = text(values, "provider.kind")?;
+    if kind == "postgres" {
+        drop_strays(values, "provider.kind", None, findings);
+        return in_database(values, around, findings);
+    }
     let needed = NEEDS.iter().find(|(name, _)| *name == kind).map(|(_, path)| *path)?;
     drop_strays(values, "provider.kind", Some(needed), findings);
     let is_key = |set: &super::values::Set| match &set.value {

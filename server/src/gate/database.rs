@@ -4,9 +4,10 @@ use oneseal::Findings;
 use oneseal_coordination::database::{Database, DatabaseError, DatabaseErrorKind, DatabaseOptions};
 use oneseal_coordination::migrate::{COORDINATION, Component, SchemaFault, check};
 use oneseal_keystore::findings::{Code, Exit};
+use oneseal_providers::postgres::migrations::COMPONENT as PROVIDERS;
 
 /// The tables of every crate below, in the order in which they are made.
-pub(crate) const COMPONENTS: &[Component] = &[COORDINATION];
+pub(crate) const COMPONENTS: &[Component] = &[COORDINATION, PROVIDERS];
 
 /// The rows that the database can cause.
 pub(super) static CODES: &[&Code] = &[

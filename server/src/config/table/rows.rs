@@ -70,14 +70,14 @@ const PROVIDER: Section = Section {
         Key {
             path: "provider.kind",
             kind: Kind::Choice {
-                words: &["file", "env", "inline"],
-                later: &["kubernetes", "k8s", "aws", "postgres"],
+                words: &["file", "env", "inline", "postgres"],
+                later: &["kubernetes", "k8s", "aws"],
             },
             default: Default::Unset(
                 "the key's place must be named, here or by `provider.uri`; there is no other key to fall back on",
             ),
             doc: "`file` reads `provider.path`, `env` the variable that `provider.variable` names, `inline` takes \
-                  `provider.value`.",
+                  `provider.value`, `postgres` is the fleet's row in the `[database]`.",
             example: Literal::Text("file"),
         },
         Key {

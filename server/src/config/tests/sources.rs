@@ -106,6 +106,10 @@ fn a_provider_is_named_in_one_way() {
             "config.missing at provider.variable: provider.kind (oneseal.toml:4) says kind \"env\", which needs it",
         ),
         (
+            "kind = \"postgres\"\n",
+            "config.missing at database.url: provider.kind (oneseal.toml:4) says kind \"postgres\", which is the row in this database; another one is named by provider.uri",
+        ),
+        (
             "path = \"/k\"\n",
             "config.missing at provider.kind: provider.path (oneseal.toml:4) is set; it belongs to kind = \"file\"",
         ),
@@ -115,7 +119,7 @@ fn a_provider_is_named_in_one_way() {
         ),
         (
             "kind = \"kubernetes\"\n",
-            "config.not_available at provider.kind (oneseal.toml:4): \"kubernetes\" is not in this version; it must be one of \"file\", \"env\", \"inline\"",
+            "config.not_available at provider.kind (oneseal.toml:4): \"kubernetes\" is not in this version; it must be one of \"file\", \"env\", \"inline\", \"postgres\"",
         ),
     ] {
         assert_eq!(case(provider).refused(), [expected], "{provider}");
@@ -146,6 +150,13 @@ fn a_row_of_postgres_is_the_fleets_and_its_password_is_not_shown() {
         assert_eq!((fleet.as_deref(), &*database.location()), (Some(wanted), "127.0.0.1:5432/db"));
         assert!(!format!("{config:?} {}", config.settings.effective).contains("s3cret"));
     }
+    let text = "[issuer]\nurl = \"https://oidc.example\"\n[provider]\nkind = \"postgres\"\n\
+                [database]\nurl = \"postgres://u:s3cret@127.0.0.1/shared\"\n";
+    let (config, _) = Case::file(text).load();
+    let ProviderChoice::Postgres { database, fleet } = &config.provider else { panic!("the [database]") };
+    assert_eq!((fleet.as_deref(), &*database.location()), (Some("oidc.example"), "127.0.0.1:5432/shared"));
+    assert!(!format!("{config:?} {}", config.settings.effective).contains("s3cret"));
+
     let refused = case("", "?sslmode=require").refused().join(" ");
     assert!(
         refused.contains("config.bad_value at provider.uri") && refused.contains("verify-full"),
