@@ -6,6 +6,8 @@ mod by_hand;
 mod documents;
 mod fleet;
 mod random;
+#[cfg(feature = "seal")]
+mod sealed;
 mod stores;
 
 use std::sync::Arc;

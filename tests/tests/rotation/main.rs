@@ -55,7 +55,6 @@ async fn who_activates_without_waiting_breaks_the_caches_that_do_not_ask() {
     let mut world = World::new(Care::None).await;
     world.pass(5).await;
     world.order(rotate()).await.expect("published");
-    world.pass(1).await;
     world.order(activate()).await.expect("nothing holds it back");
     world.pass(6).await;
     let broken: Vec<_> = world.failures.keys().copied().collect();
@@ -78,7 +77,6 @@ async fn who_removes_a_key_without_waiting_breaks_tokens_that_live() {
     world.reach(1);
     world.failures.clear();
     world.pass(50).await;
-    world.order(due()).await.expect("its private half goes");
     world.until_done(due()).await;
     world.pass(6).await;
     assert!(
