@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use oneseal_coordination::{BootTime, Clock};
 use oneseal_keystore::{Findings, Identity, IssuerUrl, Keystore, Snapshot};
@@ -78,10 +79,10 @@ impl Issuer {
     }
 
     /// Tells what another clock that is trusted more, such as a database's, read when this host's boot clock read `at`:
-    /// milliseconds since the Unix epoch. From then on this host's wall clock is held against it, without asking again;
+    /// milliseconds since the Unix epoch, give or take `within`, such as half the time that the question took. From then on this host's wall clock is held against it, without asking again;
     /// while the two are further apart than the ring's `skew`, nothing is minted.
-    pub fn set_reference_clock(&self, wall_ms: i64, at: BootTime) {
-        self.live().reference().set(wall_ms, at);
+    pub fn set_reference_clock(&self, wall_ms: i64, at: BootTime, within: Duration) {
+        self.live().reference().set(wall_ms, at, within);
     }
 
     /// How far this host's wall clock lies ahead of the reference now, in milliseconds and right to half a second;

@@ -6,7 +6,8 @@
 //! anybody.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
 
 use oneseal_coordination::{BootTime, Clock};
 use oneseal_keystore::Rotation;
@@ -17,16 +18,20 @@ pub(crate) struct Reference {
     clock: Arc<dyn Clock>,
     /// What that clock is ahead of our boot clock, in milliseconds.
     ahead_of_boot_ms: AtomicI64,
+    /// How far off that may be: what the question was on its way.
+    within_ms: AtomicU64,
 }
 
 impl Reference {
     /// Nothing has been told yet.
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, ahead_of_boot_ms: AtomicI64::new(UNKNOWN) }
+        Self { clock, ahead_of_boot_ms: AtomicI64::new(UNKNOWN), within_ms: AtomicU64::new(0) }
     }
 
-    /// It read `wall_ms` when our boot clock read `at`.
-    pub(crate) fn set(&self, wall_ms: i64, at: BootTime) {
+    /// It read `wall_ms` when our boot clock read `at`, give or take `within`.
+    pub(crate) fn set(&self, wall_ms: i64, at: BootTime, within: Duration) {
+        // A reader between the two stores takes one span of a round trip for another.
+        self.within_ms.store(u64::try_from(within.as_millis()).unwrap_or(u64::MAX), Ordering::Release);
         self.ahead_of_boot_ms.store(wall_ms.saturating_sub(millis(at)), Ordering::Release);
     }
 
@@ -39,9 +44,10 @@ impl Reference {
         Some(wall.saturating_sub(reference))
     }
 
-    /// Whether the two are further apart than replicas may be.
+    /// Whether the two are certainly further apart than replicas may be.
     pub(crate) fn is_off(&self, rotation: &Rotation) -> bool {
-        let allowed = rotation.skew_s.saturating_mul(1000).saturating_add(ROUNDING_MS);
+        let unsure = self.within_ms.load(Ordering::Acquire).saturating_add(ROUNDING_MS);
+        let allowed = rotation.skew_s.saturating_mul(1000).saturating_add(unsure);
         self.offset_ms().is_some_and(|offset| offset.unsigned_abs() > allowed)
     }
 }

@@ -7,11 +7,13 @@ use oneseal::{
 };
 use oneseal_coordination::database::Database;
 use oneseal_keystore::KeystoreOptions;
-use oneseal_keystore::executor::{Executor, NoRegistry};
+use oneseal_keystore::executor::{Executor, NoRegistry, Observer};
 use oneseal_providers::PostgresProvider;
 use secrecy::ExposeSecret;
 
-use crate::config::{Config, PassphraseChoice, ProviderChoice, Sealing, Unlocking};
+use crate::config::{Config, PassphraseChoice, ProviderChoice, Sealing, Settings, Unlocking};
+use crate::exit::Failure;
+use crate::fleet::Membership;
 use crate::http::request_id::X_REQUEST_ID;
 
 /// The builder of the configured issuer.
@@ -62,6 +64,15 @@ pub(crate) fn keks(sealing: &Sealing) -> Vec<Arc<dyn SecretProvider>> {
     sealing.keks().map(provider).collect()
 }
 
+/// The configured database, if there is one. Nothing is opened yet.
+///
+/// # Errors
+/// A certificate that one of its URLs names cannot be used (78).
+pub(crate) fn database(settings: &Settings) -> Result<Option<Database>, Failure> {
+    let opened = settings.database.clone().map(Database::new).transpose();
+    opened.map_err(|error| Failure::refused("[database] cannot be used").because(error))
+}
+
 /// The provider of the passphrase, if there is one.
 pub(crate) fn passphrase(unlocking: &Unlocking) -> Option<Arc<dyn SecretProvider>> {
     Some(match unlocking.passphrase.as_ref()? {
@@ -80,8 +91,12 @@ pub(crate) fn provider(choice: &ProviderChoice) -> Arc<dyn SecretProvider> {
     }
 }
 
-/// Who carries out key verbs on the configured ring. There is no registry of replicas without a database.
-pub(crate) fn executor(config: &Config) -> Executor {
+/// Who carries out key verbs on the configured ring, after a look at the rows of `fleet` if there is a database.
+pub(crate) fn executor(config: &Config, fleet: Option<Arc<Membership>>) -> Executor {
+    let observer: Arc<dyn Observer> = match fleet {
+        Some(fleet) => fleet,
+        None => Arc::new(NoRegistry),
+    };
     let mut options = KeystoreOptions::new(config.issuer.clone());
     options.algorithms.clone_from(&config.settings.algorithms);
     options.rotation.clone_from(&config.settings.rotation);
@@ -89,7 +104,7 @@ pub(crate) fn executor(config: &Config) -> Executor {
     options.member.clone_from(&config.unlocking.member);
     options.keks = keks(&config.unlocking.sealing);
     options.pin.clone_from(&config.unlocking.sealing.pin);
-    Executor::new(provider(&config.provider), options, Arc::new(NoRegistry), Arc::new(SystemClock))
+    Executor::new(provider(&config.provider), options, observer, Arc::new(SystemClock))
 }
 
 fn postgres(database: &Database, fleet: Option<&str>) -> PostgresProvider {

@@ -10,6 +10,7 @@ mod codes;
 mod config;
 mod exit;
 mod files;
+mod fleet;
 mod gate;
 mod hardening;
 mod http;

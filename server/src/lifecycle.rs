@@ -1,7 +1,7 @@
 //! From the first request to the last: starts the parts of a server, and ends them in order.
 //!
 //! ```text
-//! SIGTERM ─► readiness off ─► drain_delay, still serving ─► listeners close ─► connections finish ─► ops and tasks end
+//! SIGTERM ─► readiness off ─► drain_delay, still serving ─► listeners close ─► connections finish ─► ops and tasks end ─► deregistered
 //!            SIGINT skips ────────────────┘                                    (all of it within shutdown_timeout)
 //! ```
 //! The order exists because load balancers learn late: who stops listening when the signal comes refuses requests
@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{self, Process};
 use crate::exit::{Exit, Failure};
+use crate::fleet::{self, Membership};
 use crate::http::admin::{Guard, Guarded, RemoteSocket};
 use crate::http::bind::{SocketFile, Sockets};
 use crate::http::capacity::Capacity;
@@ -60,6 +61,10 @@ pub(crate) struct Limits {
     pub(crate) executor: Executor,
     /// Connections at a time.
     pub(crate) capacity: Capacity,
+    /// The fleet that it has joined, if there is one.
+    pub(crate) fleet: Option<Arc<Membership>>,
+    /// Where others of the fleet reach its ops listener, if that is known.
+    pub(crate) ops_url: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +75,8 @@ enum Part {
     AdminTcp,
     Tasks,
     Certificate,
+    Beat,
+    Peers,
 }
 
 impl Server {
@@ -83,7 +90,7 @@ impl Server {
         limits: Limits,
     ) -> Self {
         let mut server = Self {
-            state: Arc::new(State::new(issuer)),
+            state: Arc::new(State::new(issuer).with_fleet(limits.fleet.clone())),
             parts: JoinSet::new(),
             running: Vec::new(),
             close: CancellationToken::new(),
@@ -94,6 +101,7 @@ impl Server {
         };
         server.follow(tasks).await;
         server.listen(sockets, tls, &limits);
+        server.beat(limits.ops_url.as_deref());
         server.state.set_ready();
         server
     }
@@ -139,6 +147,15 @@ impl Server {
         });
         // An error would mean that the tasks are gone already, which `run` finds and tells.
         drop(is_running.await);
+    }
+
+    /// From here on others know that this replica serves.
+    fn beat(&mut self, ops_url: Option<&str>) {
+        let Some(membership) = self.state.fleet.clone() else { return };
+        membership.set_serving(ops_url);
+        let (state, stop) = (Arc::clone(&self.state), self.stop_tasks.clone());
+        self.spawn(Part::Beat, fleet::beat(Arc::clone(&membership), Arc::clone(&state), stop.clone()));
+        self.spawn(Part::Peers, fleet::peers::run(membership, state, stop));
     }
 
     fn listen(&mut self, sockets: Sockets, tls: Option<&Tls>, limits: &Limits) {
@@ -248,13 +265,21 @@ impl Server {
         let phase = Phase::begin("stop");
         self.close_ops.cancel();
         self.stop_tasks.cancel();
-        if timeout(left_of(all), self.join_all_of(&[Part::Ops, Part::Tasks, Part::Certificate]))
-            .await
-            .is_err()
+        if timeout(
+            left_of(all),
+            self.join_all_of(&[Part::Ops, Part::Tasks, Part::Certificate, Part::Beat, Part::Peers]),
+        )
+        .await
+        .is_err()
         {
             tracing::warn!("not everything has ended in time; it is cut off");
         }
         phase.end();
+        if let Some(membership) = self.state.fleet.clone() {
+            let phase = Phase::begin("deregister");
+            membership.leave(&self.state.issuer, left_of(all).min(LAST_PHASE)).await;
+            phase.end();
+        }
         tracing::info!(duration_ms = millis_since(began), "shut down");
     }
 }
@@ -432,7 +457,13 @@ mod tests {
             tasks,
             sockets,
             None,
-            Limits { admin, executor, capacity: Capacity { documents: 8, ..MOST } },
+            Limits {
+                admin,
+                executor,
+                capacity: Capacity { documents: 8, ..MOST },
+                fleet: None,
+                ops_url: None,
+            },
         )
         .await
     }

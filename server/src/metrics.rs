@@ -1,6 +1,7 @@
 //! The server's own metrics, beside those of the issuer: its connections, requests and process.
 
 use std::fmt;
+use std::sync::Arc;
 
 use http::StatusCode;
 use oneseal::UnixTime;
@@ -12,6 +13,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::fleet::{FleetCollector, Membership};
 use crate::http::admin::Verdict;
 use crate::process;
 
@@ -88,7 +90,15 @@ pub(crate) struct ServerMetrics {
 impl ServerMetrics {
     /// All at zero.
     pub(crate) fn new() -> Self {
+        Self::of_fleet(None)
+    }
+
+    /// The same, with those of a fleet if there is one.
+    pub(crate) fn of_fleet(fleet: Option<Arc<Membership>>) -> Self {
         let mut registry = Registry::default();
+        if let Some(fleet) = fleet {
+            registry.register_collector(Box::new(FleetCollector(fleet)));
+        }
         let requests = Family::<[Label; 2], Counter>::default();
         let connections = Family::<[Label; 1], Gauge>::default();
         registry.register(
@@ -259,6 +269,7 @@ const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fleet;
 
     fn text(metrics: &ServerMetrics) -> String {
         let mut out = String::new();
@@ -290,11 +301,15 @@ mod tests {
     fn every_metric_is_documented() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/metrics.md");
         let page = std::fs::read_to_string(path).expect("docs/metrics.md");
-        let (before, rest) = page.split_once(BEGIN).expect("the begin mark");
-        let (_, after) = rest.split_once(END).expect("the end mark");
         let metrics = ServerMetrics::new();
         metrics.set_tls_certificate(UnixTime(0));
-        let wanted = format!("{before}{BEGIN}{}{END}{after}", table(&text(&metrics)));
+        let own = table(&text(&metrics));
+        let of_fleet = table(&text(&ServerMetrics::of_fleet(Some(fleet::without_database()))));
+        let (head, _) = own.split_at(own.rfind("|---|").expect("a head") + 6);
+        let only: String =
+            of_fleet.lines().filter(|row| !own.contains(row)).map(|row| format!("{row}\n")).collect();
+        let wanted = replaced(&page, BEGIN, END, &own);
+        let wanted = replaced(&wanted, FLEET_BEGIN, FLEET_END, &format!("{head}{only}"));
         if std::env::var_os("TEST_BLESS").is_some() {
             std::fs::write(path, &wanted).expect("docs/ can be written");
         } else {
@@ -302,6 +317,15 @@ mod tests {
         }
     }
 
+    /// What stands between the marks is `table`.
+    fn replaced(page: &str, begin: &str, end: &str, table: &str) -> String {
+        let (before, rest) = page.split_once(begin).expect("the begin mark");
+        let (_, after) = rest.split_once(end).expect("the end mark");
+        format!("{before}{begin}{table}{end}{after}")
+    }
+
+    const FLEET_BEGIN: &str = "<!-- fleet: written by a test, see server/src/metrics.rs -->\n";
+    const FLEET_END: &str = "<!-- end of fleet -->\n";
     const BEGIN: &str = "<!-- server: written by a test, see server/src/metrics.rs -->\n";
     const END: &str = "<!-- end of server -->\n";
 

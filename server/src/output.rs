@@ -65,6 +65,14 @@ pub(crate) fn complain(text: &str) {
     drop(write(io::stderr().lock(), format!("{text}\n").as_bytes()));
 }
 
+/// Text that may be anybody's, in one line and without what a terminal would obey.
+pub(crate) fn fit_for_terminal(text: &str) -> String {
+    let fit = |letter: char| {
+        if letter.is_control() { letter.escape_default().to_string() } else { letter.to_string() }
+    };
+    text.chars().map(fit).collect()
+}
+
 /// Whether a person is likely to read standard output as it is written.
 pub(crate) fn is_terminal() -> bool {
     io::stdout().is_terminal()

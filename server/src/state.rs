@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use oneseal::Issuer;
+use oneseal::{Issuer, Minting};
 use oneseal_coordination::events::Follower;
 use tokio_util::sync::CancellationToken;
 
+use crate::fleet::Membership;
 use crate::http::admin::EventSeats;
 use crate::http::request_id::RequestIds;
 use crate::metrics::ServerMetrics;
@@ -24,6 +25,8 @@ pub(crate) struct State {
     pub(crate) events: Option<Follower>,
     /// Who listens to it.
     pub(crate) event_seats: Arc<EventSeats>,
+    /// This replica among the others, where there is a database.
+    pub(crate) fleet: Option<Arc<Membership>>,
     /// Ends what would go on for ever: cancelled when the end begins.
     ending: CancellationToken,
     is_ready: AtomicBool,
@@ -39,6 +42,7 @@ impl State {
             metrics: ServerMetrics::new(),
             events: None,
             event_seats: Arc::default(),
+            fleet: None,
             ending: CancellationToken::new(),
             is_ready: AtomicBool::new(false),
             is_draining: AtomicBool::new(false),
@@ -48,6 +52,12 @@ impl State {
     /// The same, with an event log.
     pub(crate) fn with_events(self, events: Option<Follower>) -> Self {
         Self { events, ..self }
+    }
+
+    /// The same, as one of a fleet.
+    pub(crate) fn with_fleet(self, fleet: Option<Arc<Membership>>) -> Self {
+        let metrics = ServerMetrics::of_fleet(fleet.clone());
+        Self { fleet, metrics, ..self }
     }
 
     /// Every part runs.
@@ -73,6 +83,52 @@ impl State {
 
     /// Whether requests should be sent here.
     pub(crate) fn is_ready(&self) -> bool {
-        self.is_ready.load(Ordering::Acquire) && !self.is_draining.load(Ordering::Acquire)
+        self.readiness() == Readiness::Ready
+    }
+
+    /// The same, with the reason.
+    pub(crate) fn readiness(&self) -> Readiness {
+        if !self.is_ready.load(Ordering::Acquire) {
+            return Readiness::Starting;
+        }
+        if self.is_draining.load(Ordering::Acquire) {
+            return Readiness::Draining;
+        }
+        let Some(fleet) = &self.fleet else { return Readiness::Ready };
+        if !fleet.has_caught_up() {
+            return Readiness::Behind;
+        }
+        if fleet.is_yielding() && self.issuer.health().minting == Minting::Stale {
+            return Readiness::Yielded;
+        }
+        Readiness::Ready
+    }
+}
+
+/// Whether requests should come here, and if not, why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Readiness {
+    /// They should.
+    Ready,
+    /// Not every part runs yet.
+    Starting,
+    /// The end has begun.
+    Draining,
+    /// Others serve a newer revision, and this one has never served the newest.
+    Behind,
+    /// It is stale, and another one mints.
+    Yielded,
+}
+
+impl Readiness {
+    /// Its word in probes.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Starting => "starting",
+            Self::Draining => "draining",
+            Self::Behind => "behind",
+            Self::Yielded => "stale_and_another_mints",
+        }
     }
 }

@@ -89,6 +89,8 @@ fn every_answer_is_as_its_schema_says() {
         "healthcheck",
         &run(&mut oneseal(["healthcheck", "--json", "--ops", judge.replica.address("ops")])),
     );
+    let admin = judge.replica.admin();
+    judge.judge("replicas-list", &run(&mut oneseal(["replicas", "list", "--json", "--admin", text(&admin)])));
     judge.judge("version", &run(&mut oneseal(["version", "--json"])));
     judge.judge("config-init", &run(&mut oneseal(["config", "init", "--json"])));
     judge.judge("config-init", &run(&mut oneseal(["config", "init", "--json", "--output", &file("x.toml")])));

@@ -67,6 +67,15 @@ pub async fn ask(
     send(TcpStream::connect(address).await.map_err(no_answer)?, request.map_err(no_answer)?).await
 }
 
+/// GET `path` over the Unix socket `socket`.
+///
+/// # Errors
+/// If the connection or the answer fails.
+pub async fn get_unix(socket: &std::path::Path, path: &str) -> Result<Answer, NoAnswer> {
+    let request = Request::get(path).header("host", "localhost").body(Full::default());
+    send(UnixStream::connect(socket).await.map_err(no_answer)?, request.map_err(no_answer)?).await
+}
+
 /// POST `body` as JSON to `path` over the Unix socket `socket`.
 ///
 /// # Errors

@@ -184,6 +184,11 @@ impl Replica {
     pub fn log_text(&self) -> String {
         self.start.log_text()
     }
+
+    /// Its admin socket.
+    pub fn admin(&self) -> PathBuf {
+        self.start.admin()
+    }
 }
 
 /// The binary under test: `TEST_BIN`, or the one built beside the tests; it is built if it is missing.

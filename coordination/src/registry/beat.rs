@@ -20,6 +20,8 @@ pub struct BeatAnswer {
     pub ring_revision: Option<RingRevision>,
     /// The database's clock.
     pub database_now: UnixTime,
+    /// The same in milliseconds since the Unix epoch.
+    pub database_now_ms: i64,
     /// How far this replica's wall clock is certainly ahead of the database's, in milliseconds; behind, if negative. 0 is
     /// said of clocks that agree within the time that the beat took and the second that ours is read in.
     pub offset_ms: i64,
@@ -146,6 +148,7 @@ fn read(
         event_head: first.try_get::<Option<i64>, _>("head")?.unwrap_or_default(),
         ring_revision,
         database_now: UnixTime(now_ms.div_euclid(1000)),
+        database_now_ms: now_ms,
         offset_ms: offset_ms(before, after, now_ms),
     }))
 }

@@ -16,7 +16,7 @@ mod instance;
 mod row;
 
 use serde_json::Value;
-use sqlx::AssertSqlSafe;
+use sqlx::{AssertSqlSafe, Row as _};
 use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
@@ -25,7 +25,7 @@ pub use beat::{Beat, BeatAnswer, BeatError, RingRevision};
 pub use instance::{InstanceId, NotAnInstance};
 pub use row::{ReplicaState, Row};
 
-use crate::clock::Clock;
+use crate::clock::{Clock, UnixTime};
 use crate::database::{CommitError, Database, DatabaseError, DatabaseErrorKind};
 
 /// From one beat to the next.
@@ -209,6 +209,28 @@ pub async fn rows(database: &Database, fleet: &str) -> Result<Vec<Row>, Database
     found.iter().map(Row::read).collect()
 }
 
+/// All rows of `fleet`, by instance, and the database's clock just before they were read.
+///
+/// # Errors
+/// As [`Database::read`].
+///
+/// # Cancel safety
+/// Changes nothing.
+pub async fn look(database: &Database, fleet: &str) -> Result<(UnixTime, Vec<Row>), DatabaseError> {
+    let mut tx = database.read().await?;
+    let found = tx.fetch_optional(sqlx::query(NOW)).await?;
+    let now = found.map_or(Ok(0), |row| row.try_get("now_s")).map_err(|error| {
+        DatabaseError::new(
+            DatabaseErrorKind::Internal,
+            format!("the database does not tell the time: {error}"),
+        )
+    })?;
+    let found = tx.fetch_all(sqlx::query(row::ALL).bind(fleet)).await?;
+    tx.end().await;
+    let rows = found.iter().map(Row::read).collect::<Result<_, _>>()?;
+    Ok((UnixTime(now), rows))
+}
+
 /// Declares `instance` of `fleet` gone: somebody knows that it serves no more. Forgetting twice is once. Gives back the row
 /// as it was. It commits by itself; [`forget_in`] does it in a transaction with more.
 ///
@@ -264,6 +286,8 @@ fn into_database_error(error: CommitError) -> DatabaseError {
         CommitError::NotCommitted(error) | CommitError::OutcomeUnknown(error) => error,
     }
 }
+
+const NOW: &str = "SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now_s";
 
 const JOIN: &str = "INSERT INTO oneseal.replicas AS old \
         (fleet, instance, boot, state, ops_address, facts, joined_at, state_since, beat_at) \

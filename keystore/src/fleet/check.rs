@@ -49,7 +49,7 @@ pub fn judge(own: Own<'_>, fleet: &Fleet) -> Judgement {
     let mut judgement = Judgement::default();
     let joined = fleet.peers.iter().find(|peer| peer.instance == own.instance).map(order);
     for peer in fleet.peers.iter().filter(|peer| peer.instance != own.instance) {
-        let is_first = peer.state == PeerState::Joining && joined.is_some_and(|joined| order(peer) < joined);
+        let is_first = is_joining_now(peer, fleet) && joined.is_some_and(|joined| order(peer) < joined);
         if !peer.may_serve() && !is_first {
             continue;
         }
@@ -61,6 +61,12 @@ pub fn judge(own: Own<'_>, fleet: &Fleet) -> Judgement {
     tell_behind(own, fleet, &mut judgement);
     tell_rolled_back(own, fleet, &mut judgement.findings);
     judgement
+}
+
+/// One that died on its way in stays there as joining, and keeps nobody out.
+fn is_joining_now(peer: &Peer, fleet: &Fleet) -> bool {
+    let age = fleet.now.as_secs().saturating_sub(peer.seen_at.as_secs());
+    peer.state == PeerState::Joining && age <= JOINING_FOR_S
 }
 
 /// Who came first; by name where the clock cannot say.
@@ -211,6 +217,9 @@ fn place(peer: &Peer) -> String {
     let at = peer.ops_address.as_ref().map(|address| format!(" ({address})")).unwrap_or_default();
     format!("replica {}{at}", peer.instance)
 }
+
+/// As long as three beats: from its row to its first beat a replica takes no time worth speaking of.
+const JOINING_FOR_S: i64 = 12;
 
 /// The rows of this file.
 pub static CODES: &[&Code] = &[&FLEET_JWKS_DIFFERS, &FLEET_BEHIND, &FLEET_INSTANCE_IN_USE, &FLEET_UNREADABLE];

@@ -166,6 +166,8 @@ fn of_two_that_join_together_the_later_yields() {
     assert!(codes(&own, vec![at("x", 101)]).is_empty());
     assert_eq!(codes(&own, vec![at("a", 100)]), ["fleet.jwks_differs"], "by name in the same second");
     assert!(codes(&own, vec![at("x", 100)]).is_empty());
+    let dead = Peer { seen_at: UnixTime(900), ..at("x", 99) };
+    assert!(codes(&own, vec![dead]).is_empty(), "one that died on its way in keeps nobody out");
 }
 
 #[test]

@@ -30,6 +30,7 @@ pub(crate) mod overrides;
 mod pages;
 pub(crate) mod quickstart;
 pub(crate) mod replica;
+pub(crate) mod replicas;
 pub(crate) mod serve;
 pub(crate) mod verify;
 pub(crate) mod version;
@@ -95,6 +96,8 @@ pub(crate) enum Verb {
     /// Standard output gets the token alone, so that it can be used as TOKEN=$(oneseal mint --sub pod --aud rp).
     /// The replica must have admin.mint = true.
     Mint(mint::Args),
+    /// List the replicas that serve the issuer, and forget those that are gone
+    Replicas(replicas::Args),
     /// Make tokens with which the admin API is called over TCP
     Admin(admin::Args),
     /// Verify a token as a relying party does
@@ -140,6 +143,7 @@ impl Cli {
             Verb::Keys(args) => keys::run(args, globals).await,
             Verb::Migrate(args) => migrate::run(args).await,
             Verb::Mint(args) => mint::run(args, globals).await,
+            Verb::Replicas(args) => replicas::run(args, globals).await,
             Verb::Admin(args) => admin::run(args, globals).await,
             Verb::Verify(args) => verify::run(args, globals).await,
             Verb::Db(args) => db::run(args, globals).await,

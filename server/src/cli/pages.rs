@@ -283,6 +283,31 @@ pub(crate) static PAGES: &[Page] = &[
         ],
     },
     Page {
+        verb: "replicas list",
+        exits: &[
+            DONE,
+            (1, "replicas contradict each other"),
+            (69, "no replica there"),
+            (77, "not permitted: the socket or the token"),
+            (78, "configuration refused"),
+        ],
+        examples: &[
+            "oneseal replicas list --config oneseal.toml",
+            "oneseal replicas list --admin ./admin.sock --json",
+        ],
+    },
+    Page {
+        verb: "replicas forget",
+        exits: &[
+            (0, "forgotten, or gone already"),
+            (69, "no replica there, or its database does not answer"),
+            (75, "it beats: stop it first; or the replica asked has no database"),
+            (77, "not permitted: the socket or the token"),
+            (78, "configuration refused"),
+        ],
+        examples: &["oneseal replicas forget oneseal-2 --yes --config oneseal.toml"],
+    },
+    Page {
         verb: "admin token new",
         exits: &[DONE],
         examples: &[

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use oneseal::keystore::ring::KeyState;
@@ -13,6 +14,7 @@ use super::Globals;
 use super::overrides::Overrides;
 use crate::config::Config;
 use crate::exit::{Exit, Failure};
+use crate::fleet::{self, Membership};
 use crate::gate::{self, Opened};
 use crate::hardening;
 use crate::http::bind::Sockets;
@@ -84,6 +86,8 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
         whole_file::may_replace(&dev_tls_ca, is_authority).map_err(|error| no_ca(&dev_tls_ca, error))?;
     }
 
+    let began = SystemClock.boot();
+    let membership = membership(&config)?;
     let (tls, found) = Tls::open(&config.settings.tls, &config.issuer, &SystemClock).await;
     remarks.extend(found);
     let build = async || {
@@ -94,8 +98,18 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
         app::issuer(&config, allow_key_replacement).build().await
     };
     let ask = async |issuer: &Issuer| {
+        let mut findings = Findings::new();
+        if let Some(membership) = &membership {
+            let timeout = config.settings.process.boot_timeout;
+            findings
+                .extend(membership.join(issuer, allow_key_replacement, began, timeout, &SystemClock).await);
+            if findings.has_errors() || !membership.is_alone() {
+                return findings;
+            }
+        }
         let (url, how) = (issuer.url(), &config.settings.self_check);
-        gate::ask(url, how, &issuer.snapshot(), allow_key_replacement, &SystemClock).await
+        findings.extend(gate::ask(url, how, &issuer.snapshot(), allow_key_replacement, &SystemClock).await);
+        findings
     };
     let opened = tokio::select! {
         opened = gate::open(build, ask, remarks, config.settings.process.boot_timeout, &SystemClock, &notifier) => opened,
@@ -108,24 +122,32 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     };
     let Opened { issuer, tasks, findings } = match opened {
         Ok(opened) => opened,
-        Err(findings) => return Ok(refuse(&findings, format, &notifier).await),
+        Err(findings) => {
+            abandon(membership.as_deref()).await;
+            return Ok(refuse(&findings, format, &notifier).await);
+        }
     };
-    let executor = app::executor(&config);
+    let executor = app::executor(&config, membership.clone());
     config.forget_key();
     findings.iter().for_each(logging::tell);
     gate::database_advice(config.settings.database.as_ref()).await.iter().for_each(logging::tell);
     config.settings.admin.advice(SystemClock.wall()).iter().for_each(logging::tell);
     tls.iter().for_each(|tls| tls.advice(&issuer).iter().for_each(logging::tell));
-    let limits = limits(&config, executor)?;
+    let mut limits = limits(&config, executor)?;
     let (sockets, remarks) = match Sockets::bind(&config.settings.listen) {
         Ok(bound) => bound,
-        Err(findings) => return Ok(refuse(&findings, format, &notifier).await),
+        Err(findings) => {
+            abandon(membership.as_deref()).await;
+            return Ok(refuse(&findings, format, &notifier).await);
+        }
     };
     remarks.iter().for_each(logging::tell);
 
     let addresses = Addresses::of(issuer.url().as_str(), &sockets, tls.is_some())
         .map_err(|error| Failure::internal("a bound socket has no address").because(error))?;
     let status = status(&issuer, &addresses);
+    limits.ops_url = fleet::ops_url(&config.settings.ops, addresses.ops, fleet::outward());
+    limits.fleet = membership;
     let server = Server::start(issuer, tasks, sockets, tls.as_ref(), limits).await;
     let ca = tls.as_ref().and_then(|tls| tls.development_ca.as_deref());
     let _ca_file = ca.map(|pem| write_ca(dev_tls_ca, pem)).transpose()?;
@@ -136,6 +158,19 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     let mut alive = JoinSet::new();
     alive.spawn(notifier.clone().keep_alive());
     Ok(server.run(&config.settings.process, &mut signals, &notifier).await)
+}
+
+/// This replica's place among the others, where there is a database to keep it.
+fn membership(config: &Config) -> Result<Option<Arc<Membership>>, Failure> {
+    let Some(database) = app::database(&config.settings)? else { return Ok(None) };
+    fleet::open(database, config.fleet(), &config.settings, None).map(Some)
+}
+
+/// A replica that does not start after all has no row that others would wait for.
+async fn abandon(membership: Option<&Membership>) {
+    if let Some(membership) = membership.filter(|membership| membership.has_joined()) {
+        membership.withdraw().await;
+    }
 }
 
 /// What a service manager shows of a server that serves.
@@ -221,7 +256,7 @@ fn limits(config: &Config, executor: Executor) -> Result<Limits, Failure> {
              {wanted}; a limit of {enough} is enough (ulimit -Hn, LimitNOFILE=)"
         );
     }
-    Ok(Limits { admin: config.settings.admin.clone(), executor, capacity })
+    Ok(Limits { admin: config.settings.admin.clone(), executor, capacity, fleet: None, ops_url: None })
 }
 
 /// In the working directory, where a developer looks.

@@ -101,7 +101,7 @@ impl Config {
 
     /// The name of the replicas that serve this issuer from one ring: `ring.fleet`, or the issuer's host and path.
     pub(crate) fn fleet(&self) -> String {
-        self.settings.fleet.clone().unwrap_or_else(|| fleet_of(&self.issuer))
+        self.settings.fleet_of(&self.issuer)
     }
 }
 
@@ -189,6 +189,13 @@ pub(crate) struct Ops {
     pub(crate) instance: Option<String>,
     /// Host, and perhaps port, of its ops listener.
     pub(crate) advertise: Option<String>,
+}
+
+impl Settings {
+    /// The name of the replicas that serve `issuer` from one ring: `ring.fleet`, or its host and path.
+    pub(crate) fn fleet_of(&self, issuer: &IssuerUrl) -> String {
+        self.fleet.clone().unwrap_or_else(|| fleet_of(issuer))
+    }
 }
 
 /// How the issuer's own URL is asked.

@@ -8,10 +8,10 @@ use serde::Serialize;
 
 use super::online::{self, Measure};
 use super::{RULE_NONE, is_of_key, self_check, together, with_others};
-use crate::app;
 use crate::config::{Config, Effective, Mistakes, ProviderChoice, Settings, Sources};
 use crate::http::bind::Sockets;
 use crate::tls::Tls;
+use crate::{app, fleet};
 
 /// How far a check looks.
 #[derive(Clone, Copy, Debug)]
@@ -101,8 +101,14 @@ pub(crate) async fn check(sources: Sources, scope: Scope) -> Report {
                 let how = &settings.self_check;
                 findings.extend(self_check::ask(&url, how, ours, false, &SystemClock).await);
             }
+            if let Some(issuer) = issuer.as_ref().filter(|_| is_whole) {
+                findings.extend(of_fleet(issuer, &settings).await);
+            }
         }
         (Network::Online, Some(url)) => {
+            if let Some(issuer) = issuer.as_ref().filter(|_| is_whole) {
+                findings.extend(of_fleet(issuer, &settings).await);
+            }
             let seen = online::look(&url, &settings, snapshot.as_deref(), &SystemClock).await;
             findings.extend(seen.findings);
             measures = Some(seen.measures);
@@ -115,6 +121,13 @@ pub(crate) async fn check(sources: Sources, scope: Scope) -> Report {
     findings.drop_if_refused(RULE_NONE);
     let key = issuer.zip(provider).map(|(issuer, choice)| describe(&issuer, &choice));
     Report { findings, effective: is_whole.then_some(settings.effective), key, measures }
+}
+
+/// What the rows of the others say, where there is a database.
+async fn of_fleet(issuer: &Issuer, settings: &Settings) -> Findings {
+    // What is wrong with the database itself has been told.
+    let Ok(Some(database)) = app::database(settings) else { return Findings::new() };
+    fleet::look(database, settings.fleet_of(issuer.url()), settings, issuer).await
 }
 
 /// All that is wrong where the configuration is refused: with it, with its certificate and, if it says where the key

@@ -51,9 +51,9 @@ pub(super) static ISSUER_PUBLISHES_PRIVATE_KEY: Code = Code::warning(
     "The set at the issuer's own URL holds a private or symmetric key: everybody has read it, and may sign with it.",
     "At once: find who writes that set, take the key out, and hold it compromised: replace it wherever it signs.",
 );
-pub(super) static CLOCK_SKEWED: Code = Code::warning(
+pub(crate) static CLOCK_SKEWED: Code = Code::warning(
     "clock.skewed",
-    "This host's clock differs from the issuer's by more than rotation.skew: tokens may be refused as from the future or as expired.",
+    "This host's clock differs from the issuer's by more than rotation.skew, or from the database's by more than half of rotation.backdate: tokens may be refused as from the future or as expired.",
     "Let a time service set the clocks of all hosts.",
 );
 

@@ -22,6 +22,7 @@ use oneseal::{Clock, Findings, Issuer, Tasks};
 use oneseal_keystore::findings::{self, chain};
 
 pub(crate) use check::{Network, Report, Scope, check, refused};
+pub(crate) use codes::CLOCK_SKEWED;
 pub(crate) use database::{
     COMPONENTS, DATABASE_IN_CLEAR, advise as database_advice, judge as database,
     of_error as of_database_error, of_fault as of_schema_fault,

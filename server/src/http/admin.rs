@@ -12,12 +12,13 @@ mod guard;
 mod keys;
 mod mint;
 mod remote;
+mod replicas;
 mod status;
 
 use std::sync::Arc;
 
 use axum::Router;
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use oneseal_keystore::executor::Executor;
 
 pub(crate) use events::EventSeats;
@@ -41,10 +42,13 @@ pub(crate) struct Admin {
 /// The application.
 pub(crate) fn app(state: Arc<State>, may_mint: bool, executor: Executor) -> Router {
     let get_only = async || ApiError::method_not_allowed("GET, HEAD");
+    let delete_only = async || ApiError::method_not_allowed("DELETE");
     let post_only = async || ApiError::method_not_allowed("POST");
     Router::new()
         .route(STATUS, get(status::status).fallback(get_only))
         .route(EVENTS, get(events::events).fallback(get_only))
+        .route(REPLICAS, get(replicas::list).fallback(get_only))
+        .route(REPLICA, delete(replicas::forget).fallback(delete_only))
         .route(MINT, post(mint::mint).fallback(post_only))
         .route(KEYS, get(keys::list).fallback(get_only))
         .route(KEY_VERB, post(keys::change).fallback(post_only))
@@ -55,7 +59,8 @@ pub(crate) fn app(state: Arc<State>, may_mint: bool, executor: Executor) -> Rout
 /// The scope that a path asks for, whatever the method; no other path is let through to the routes.
 fn scope_of(path: &str) -> Option<Scope> {
     match path {
-        STATUS | EVENTS => Some(Scope::Read),
+        STATUS | EVENTS | REPLICAS => Some(Scope::Read),
+        path if path.strip_prefix(REPLICAS).is_some_and(|rest| rest.starts_with('/')) => Some(Scope::Keys),
         MINT => Some(Scope::Mint),
         // What a key set will be is told to those who may change it.
         KEYS => Some(Scope::Keys),
@@ -66,6 +71,8 @@ fn scope_of(path: &str) -> Option<Scope> {
 
 const STATUS: &str = "/admin/v1/status";
 const EVENTS: &str = "/admin/v1/events";
+const REPLICAS: &str = "/admin/v1/replicas";
+const REPLICA: &str = "/admin/v1/replicas/{instance}";
 const MINT: &str = "/admin/v1/mint";
 const KEYS: &str = "/admin/v1/keys";
 const KEY_VERB: &str = "/admin/v1/keys/{verb}";

@@ -106,6 +106,11 @@ impl ApiError {
         )
     }
 
+    /// 409: it makes sense, and contradicts how things are now.
+    pub(crate) fn conflict(description: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, "conflict", description)
+    }
+
     /// 408: the body did not come in time.
     pub(crate) fn too_slow() -> Self {
         Self::new(StatusCode::REQUEST_TIMEOUT, "invalid_request", "the request body did not come in time")

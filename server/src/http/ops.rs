@@ -2,7 +2,8 @@
 //!
 //! Liveness says that the process runs and nothing else: a probe that asked a provider or a database would restart
 //! every replica in their outage. Readiness says that this replica can answer, which it can from memory; that it has
-//! gone stale does not take it out, or one outage would take out all of them at once.
+//! gone stale takes it out only while another one of its fleet says that it mints, or one outage would take out all of
+//! them at once.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use oneseal::METRICS_CONTENT_TYPE;
 use serde_json::json;
 
 use super::error::ApiError;
-use crate::state::State;
+use crate::state::{Readiness, State};
 
 /// The application.
 pub(crate) fn app(state: Arc<State>) -> Router {
@@ -36,13 +37,22 @@ async fn livez() -> Response {
 /// `/readyz`: whether requests should come here. `/readyz?for=mint`: whether this replica mints now.
 async fn readyz(Shared(state): Shared<Arc<State>>, RawQuery(query): RawQuery) -> Response {
     let minting = state.issuer.health().minting;
+    let readiness = state.readiness();
     let is_ready = match query.as_deref() {
-        None | Some("") => state.is_ready(),
-        Some("for=mint") => state.is_ready() && minting.is_on(),
+        None | Some("") => readiness == Readiness::Ready,
+        Some("for=mint") => readiness == Readiness::Ready && minting.is_on(),
         Some(_) => return ApiError::invalid("the only query here is for=mint").into_response(),
     };
     let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    probe(status, json!({ "ready": is_ready, "draining": state.is_draining(), "minting": minting.as_str() }))
+    probe(
+        status,
+        json!({
+            "ready": is_ready,
+            "reason": readiness.as_str(),
+            "draining": state.is_draining(),
+            "minting": minting.as_str(),
+        }),
+    )
 }
 
 async fn metrics(Shared(state): Shared<Arc<State>>) -> Response {

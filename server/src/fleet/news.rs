@@ -1,0 +1,214 @@
+//! What changes from one look at the fleet to the next, and how it is told: once, in the log and, where it is worth
+//! keeping, as an event.
+
+use oneseal_coordination::EventDraft;
+use oneseal_keystore::Findings;
+use oneseal_keystore::findings::{Finding, Severity};
+use oneseal_keystore::fleet::{Fleet, Peer, PeerState};
+use serde_json::{Value, json};
+
+/// One change of another replica.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct News {
+    /// Whose.
+    pub(super) instance: String,
+    /// What it was; `None` if it was not there.
+    pub(super) before: Option<PeerState>,
+    /// What it is; `None` if it is not there any more.
+    pub(super) now: Option<PeerState>,
+}
+
+/// How the others have changed, by name.
+pub(super) fn news(before: &Fleet, now: &Fleet, own: &str) -> Vec<News> {
+    let state = |fleet: &Fleet, name: &str| {
+        fleet.peers.iter().find(|peer| peer.instance == name).map(|peer| peer.state)
+    };
+    let mut names: Vec<_> =
+        before.peers.iter().chain(&now.peers).map(|peer| peer.instance.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let changes = names.into_iter().filter(|name| *name != own).map(|name| News {
+        instance: name.to_owned(),
+        before: state(before, name),
+        now: state(now, name),
+    });
+    changes.filter(|change| change.before != change.now).collect()
+}
+
+impl News {
+    /// Writes it to the log.
+    pub(super) fn tell(&self) {
+        let instance = self.instance.as_str();
+        match self.now {
+            Some(PeerState::Live) => tracing::info!(instance, "a replica of the fleet is live"),
+            Some(PeerState::Silent) => tracing::warn!(
+                instance,
+                "a replica has missed three beats; it may still serve, and a planned activation waits for it: \
+                 `oneseal replicas forget` says that it is gone"
+            ),
+            Some(PeerState::Joining) => tracing::info!(instance, "a replica is joining the fleet"),
+            Some(PeerState::Gone) | None => tracing::info!(instance, "a replica has left the fleet"),
+        }
+    }
+}
+
+/// Whether `own` is the one to put what everybody sees into the event log: of those that beat, the first by name. Two
+/// may do so, or none, while they disagree; what is true stands in the rows.
+pub(super) fn is_reporter(fleet: &Fleet, own: &str) -> bool {
+    let live = fleet.peers.iter().filter(|peer| peer.state == PeerState::Live);
+    live.map(|peer| peer.instance.as_str()).min() == Some(own)
+}
+
+/// The event of a replica: `replica.joined`, `replica.left`, `replica.silent`.
+pub(super) fn of_replica(kind: &str, fleet: &str, instance: &str, peer: Option<&Peer>) -> EventDraft {
+    let facts = peer.and_then(|peer| peer.facts.as_ref().ok());
+    let payload = json!({
+        "fleet": fleet,
+        "instance": instance,
+        "boot_id": peer.map(|peer| peer.boot_id.as_str()),
+        "incarnation": facts.map(|facts| facts.ring.incarnation),
+        "revision": facts.map(|facts| facts.ring.revision),
+        "digest": facts.map(|facts| facts.ring.digest.as_str()),
+        "version": facts.map(|facts| facts.version.as_str()),
+    });
+    EventDraft::new(kind, sorted(payload))
+}
+
+/// What was last said of conflicts.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    errors: Vec<(String, String, String)>,
+    is_behind: bool,
+}
+
+impl Told {
+    /// Tells what has come and gone since the last time, and gives the event for it, if there is one.
+    pub(super) fn tell(&mut self, findings: &Findings, fleet: &str, own: &str) -> Option<EventDraft> {
+        self.tell_behind(findings);
+        let errors: Vec<_> =
+            findings.iter().filter(|finding| finding.code.severity == Severity::Error).collect();
+        let now: Vec<_> = errors.iter().map(|finding| key(finding)).collect();
+        if now == self.errors {
+            return None;
+        }
+        for Finding { code, place, message } in
+            errors.iter().filter(|finding| !self.errors.contains(&key(finding)))
+        {
+            tracing::error!(
+                code = code.name,
+                place,
+                fault = message,
+                cure = code.cure,
+                "the fleet is in conflict; this replica serves on"
+            );
+        }
+        if now.is_empty() {
+            tracing::info!("the fleet agrees again");
+        }
+        self.errors = now;
+        let conflicts: Vec<_> = errors
+            .iter()
+            .map(|finding| json!({ "code": finding.code.name, "place": finding.place, "message": finding.message }))
+            .collect();
+        let kind = if conflicts.is_empty() { "fleet.settled" } else { "fleet.conflict" };
+        let payload = json!({ "fleet": fleet, "instance": own, "conflicts": conflicts });
+        Some(EventDraft::new(kind, sorted(payload)))
+    }
+
+    fn tell_behind(&mut self, findings: &Findings) {
+        let behind = findings.iter().find(|finding| finding.code.name == "fleet.behind");
+        match (std::mem::replace(&mut self.is_behind, behind.is_some()), behind) {
+            (false, Some(Finding { code, place, message })) => {
+                tracing::warn!(
+                    code = code.name,
+                    place,
+                    fault = message,
+                    cure = code.cure,
+                    "this replica is behind"
+                );
+            }
+            (true, None) => tracing::info!("this replica has caught up with the fleet"),
+            _ => {}
+        }
+    }
+}
+
+/// What makes a conflict the same one.
+fn key(finding: &Finding) -> (String, String, String) {
+    (finding.code.name.to_owned(), finding.place.clone(), finding.message.clone())
+}
+
+fn sorted(mut value: Value) -> String {
+    value.sort_all_objects();
+    value.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use oneseal_coordination::UnixTime;
+    use oneseal_keystore::fleet::{FLEET_BEHIND, FLEET_JWKS_DIFFERS, Facts};
+
+    use super::*;
+
+    fn fleet(peers: &[(&str, PeerState)]) -> Fleet {
+        let peer = |(name, state): &(&str, PeerState)| Peer {
+            instance: (*name).to_owned(),
+            boot_id: "b".to_owned(),
+            state: *state,
+            seen_at: UnixTime(0),
+            joined_at: UnixTime(0),
+            ops_address: None,
+            facts: Facts::read(&Value::Null),
+        };
+        Fleet { now: UnixTime(0), peers: peers.iter().map(peer).collect() }
+    }
+
+    #[test]
+    fn news_are_what_has_changed_and_never_of_oneself() {
+        use PeerState::{Live, Silent};
+        let (before, now) = (
+            fleet(&[("me", Live), ("a", Live), ("b", Live), ("c", Silent)]),
+            fleet(&[("me", Silent), ("a", Live), ("c", Live), ("d", Live)]),
+        );
+        let told: Vec<_> = news(&before, &now, "me")
+            .into_iter()
+            .map(|news| (news.instance, news.before, news.now))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                ("b".to_owned(), Some(Live), None),
+                ("c".to_owned(), Some(Silent), Some(Live)),
+                ("d".to_owned(), None, Some(Live)),
+            ]
+        );
+    }
+
+    #[test]
+    fn one_of_those_that_beat_reports() {
+        use PeerState::{Joining, Live, Silent};
+        let fleet = fleet(&[("a", Silent), ("b", Joining), ("c", Live), ("d", Live)]);
+        let reporters: Vec<_> =
+            ["a", "b", "c", "d"].into_iter().filter(|name| is_reporter(&fleet, name)).collect();
+        assert_eq!(reporters, ["c"]);
+    }
+
+    #[test]
+    fn a_conflict_is_told_once_and_so_is_its_end() {
+        let mut told = Told::default();
+        let mut findings = Findings::new();
+        assert_eq!(told.tell(&findings, "f", "me"), None);
+        findings.push(&FLEET_BEHIND, "me", "behind");
+        assert_eq!(told.tell(&findings, "f", "me"), None, "a warning is no conflict");
+        findings.push(&FLEET_JWKS_DIFFERS, "replica x", "other digest");
+        let event = told.tell(&findings, "f", "me").expect("an event");
+        assert_eq!(event.kind, "fleet.conflict");
+        assert_eq!(
+            event.payload,
+            r#"{"conflicts":[{"code":"fleet.jwks_differs","message":"other digest","place":"replica x"}],"fleet":"f","instance":"me"}"#
+        );
+        assert_eq!(told.tell(&findings, "f", "me"), None);
+        let settled = told.tell(&Findings::new(), "f", "me").expect("an event");
+        assert_eq!(settled.kind, "fleet.settled");
+    }
+}
