@@ -13,7 +13,7 @@ use secrecy::ExposeSecret;
 
 use crate::config::{Config, PassphraseChoice, ProviderChoice, Sealing, Settings, Unlocking};
 use crate::exit::Failure;
-use crate::fleet::Membership;
+use crate::fleet::{self, Membership};
 use crate::http::request_id::X_REQUEST_ID;
 
 /// The builder of the configured issuer.
@@ -89,6 +89,15 @@ pub(crate) fn provider(choice: &ProviderChoice) -> Arc<dyn SecretProvider> {
         ProviderChoice::Postgres { database, fleet } => Arc::new(postgres(database, fleet.as_deref())),
         ProviderChoice::Inline { value } => Arc::new(inline(value)),
     }
+}
+
+/// This process's place among the replicas, where there is a database to keep it. It has not joined.
+///
+/// # Errors
+/// As [`database`]; or the host's name cannot name a replica (78).
+pub(crate) fn membership(config: &Config) -> Result<Option<Arc<Membership>>, Failure> {
+    let Some(database) = database(&config.settings)? else { return Ok(None) };
+    fleet::open(database, config.fleet(), &config.settings, None).map(Some)
 }
 
 /// Who carries out key verbs on the configured ring, after a look at the rows of `fleet` if there is a database.

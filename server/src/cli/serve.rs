@@ -87,7 +87,7 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     }
 
     let began = SystemClock.boot();
-    let membership = membership(&config)?;
+    let membership = app::membership(&config)?;
     let (tls, found) = Tls::open(&config.settings.tls, &config.issuer, &SystemClock).await;
     remarks.extend(found);
     let build = async || {
@@ -158,12 +158,6 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     let mut alive = JoinSet::new();
     alive.spawn(notifier.clone().keep_alive());
     Ok(server.run(&config.settings.process, &mut signals, &notifier).await)
-}
-
-/// This replica's place among the others, where there is a database to keep it.
-fn membership(config: &Config) -> Result<Option<Arc<Membership>>, Failure> {
-    let Some(database) = app::database(&config.settings)? else { return Ok(None) };
-    fleet::open(database, config.fleet(), &config.settings, None).map(Some)
 }
 
 /// A replica that does not start after all has no row that others would wait for.

@@ -257,7 +257,7 @@ impl Whom {
             return Ok(Self::Replica(Replica::of(target, globals).await?));
         }
         let config = super::load(place.sources(globals).yes(yes))?;
-        Ok(Self::Here(Box::new(app::executor(&config))))
+        Ok(Self::Here(Box::new(app::executor(&config, app::membership(&config)?))))
     }
 
     async fn ask(&self, order: &Order, members: &Map<String, Value>) -> Result<Value, Failure> {
