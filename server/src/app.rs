@@ -97,7 +97,8 @@ pub(crate) fn provider(choice: &ProviderChoice) -> Arc<dyn SecretProvider> {
 /// As [`database`]; or the host's name cannot name a replica (78).
 pub(crate) fn membership(config: &Config) -> Result<Option<Arc<Membership>>, Failure> {
     let Some(database) = database(&config.settings)? else { return Ok(None) };
-    fleet::open(database, config.fleet(), &config.settings, None).map(Some)
+    let is_ring_there = matches!(config.provider, ProviderChoice::Postgres { .. });
+    fleet::open(database, config.fleet(), &config.settings, is_ring_there.then_some(RING)).map(Some)
 }
 
 /// Who carries out key verbs on the configured ring, after a look at the rows of `fleet` if there is a database.
@@ -126,3 +127,6 @@ fn postgres(database: &Database, fleet: Option<&str>) -> PostgresProvider {
 fn inline(value: &secrecy::SecretString) -> InlineProvider {
     InlineProvider::new(value.expose_secret().as_bytes().to_vec())
 }
+
+/// Which ring the database holds, for the beat: the columns that a registry asks for.
+const RING: &str = "SELECT incarnation, revision, digest FROM oneseal.rings WHERE fleet = $1";
