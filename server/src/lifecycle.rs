@@ -12,6 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oneseal::{BootTime, Clock, Issuer, SystemClock, Tasks};
+use oneseal_coordination::database::Database;
+use oneseal_coordination::events::Follower;
 use oneseal_keystore::executor::Executor;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -65,6 +67,8 @@ pub(crate) struct Limits {
     pub(crate) fleet: Option<Arc<Membership>>,
     /// Where others of the fleet reach its ops listener, if that is known.
     pub(crate) ops_url: Option<String>,
+    /// What the fleet shares, if it does.
+    pub(crate) database: Option<Database>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +81,7 @@ enum Part {
     Certificate,
     Beat,
     Peers,
+    Events,
 }
 
 impl Server {
@@ -90,7 +95,11 @@ impl Server {
         limits: Limits,
     ) -> Self {
         let mut server = Self {
-            state: Arc::new(State::new(issuer).with_fleet(limits.fleet.clone())),
+            state: Arc::new(
+                State::new(issuer)
+                    .with_fleet(limits.fleet.clone())
+                    .with_events(limits.database.clone().map(Follower::new)),
+            ),
             parts: JoinSet::new(),
             running: Vec::new(),
             close: CancellationToken::new(),
@@ -100,6 +109,7 @@ impl Server {
             look_again: Arc::new(Notify::new()),
         };
         server.follow(tasks).await;
+        server.follow_events();
         server.listen(sockets, tls, &limits);
         server.beat(limits.ops_url.as_deref());
         server.state.set_ready();
@@ -156,6 +166,13 @@ impl Server {
         let (state, stop) = (Arc::clone(&self.state), self.stop_tasks.clone());
         self.spawn(Part::Beat, fleet::beat(Arc::clone(&membership), Arc::clone(&state), stop.clone()));
         self.spawn(Part::Peers, fleet::peers::run(membership, state, stop));
+    }
+
+    fn follow_events(&mut self) {
+        if let Some(follower) = self.state.events.clone() {
+            let stop = self.stop_tasks.clone();
+            self.spawn(Part::Events, async move { follower.run(stop).await });
+        }
     }
 
     fn listen(&mut self, sockets: Sockets, tls: Option<&Tls>, limits: &Limits) {
@@ -267,7 +284,7 @@ impl Server {
         self.stop_tasks.cancel();
         if timeout(
             left_of(all),
-            self.join_all_of(&[Part::Ops, Part::Tasks, Part::Certificate, Part::Beat, Part::Peers]),
+            self.join_all_of(&[Part::Ops, Part::Tasks, Part::Certificate, Part::Beat, Part::Peers, Part::Events]),
         )
         .await
         .is_err()
@@ -463,6 +480,7 @@ mod tests {
                 capacity: Capacity { documents: 8, ..MOST },
                 fleet: None,
                 ops_url: None,
+                database: None,
             },
         )
         .await

@@ -189,8 +189,12 @@ fn every_example_of_the_help_runs() {
             .expect("written");
         run_all(&["db", "migrate"], ("", ""));
         run_all(&["db", "status"], ("", ""));
+        for verb in ["export", "verify", "follow", "prune"] {
+            run_all(&["events", verb], ("", ""));
+        }
     }
     done.extend(["db migrate", "db status"].map(str::to_owned));
+    done.extend(["export", "verify", "follow", "prune"].map(|verb| format!("events {verb}")));
     let mut all: Vec<_> = verbs(pages().path()).iter().map(|words| words.join(" ")).collect();
     all.sort();
     done.sort();

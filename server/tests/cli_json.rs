@@ -124,7 +124,16 @@ fn every_answer_is_as_its_schema_says() {
         judge.judge("db-migrate", &db(&["migrate", "--dry-run"]));
         judge.judge("db-migrate", &db(&["migrate"]));
         judge.judge("db-status", &db(&["status"]));
+        let events = |more: &[&str]| {
+            run(oneseal(["events"]).args(more).args(["--json"]).env("ONESEAL__DATABASE__URL", &url))
+        };
+        judge.judge("events-export", &events(&["export", "--output", &file("events.ndjson")]));
+        judge.judge("events-verify", &events(&["verify"]));
+        judge.judge("events-prune", &events(&["prune", "--before", "1d"]));
     } else {
+        let ours =
+            ["events-export", "events-verify", "events-prune"].map(|name| format!("{name}.schema.json"));
+        judge.seen.borrow_mut().extend(ours);
         judge.seen.borrow_mut().extend(["db-status", "db-migrate"].map(|name| format!("{name}.schema.json")));
     }
 

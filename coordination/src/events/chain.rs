@@ -21,6 +21,13 @@ pub struct Broken {
     pub fault: Fault,
 }
 
+impl Broken {
+    /// The event `seq` should have a hash that is, or begins with, `expected`, as was noted down elsewhere.
+    pub fn unanchored(seq: i64, expected: impl Into<String>, found: Option<Hash>) -> Self {
+        Self { seq, fault: Fault::Anchor { expected: expected.into(), found } }
+    }
+}
+
 /// What is wrong at one place of the log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

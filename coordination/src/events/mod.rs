@@ -35,7 +35,7 @@ pub use follow::{Delivery, Follower, Subscription};
 pub use line::{Event, Hash, NotAHash, NotALine};
 pub use page::{From, Reset, ResetReason};
 pub use prune::{Before, PruneError, PrunePlan, plan_prune, prune};
-pub use read::{LogError, PAGE, Read, Reader};
+pub use read::{LogError, PAGE, RawPage, Read, Reader, read_raw};
 
 /// The tables of the log, with nothing in them: `oneseal.events`, `oneseal.event_head` and `oneseal.event_floor`. For the
 /// component of migrations of this crate; the schema `oneseal` must be there.

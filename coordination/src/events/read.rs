@@ -96,6 +96,32 @@ impl Reader {
     }
 }
 
+/// A piece of the log as it stands in the database, whatever it is worth: for who writes it out as evidence.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RawPage {
+    /// The last event that was cut off.
+    pub floor: Position,
+    /// The last event that there is.
+    pub head: Position,
+    /// At most [`PAGE`] of those after the number that was asked for, or after the floor if that is further.
+    pub events: Vec<Event>,
+}
+
+/// Reads what comes after `seq` without judging it.
+///
+/// # Errors
+/// The database does not answer, or has no log.
+///
+/// # Cancel safety
+/// Dropped, it leaves nothing behind.
+pub async fn read_raw(database: &Database, seq: i64) -> Result<RawPage, LogError> {
+    let mut tx = database.read().await?;
+    let Page { head, floor, events, .. } = page(&mut tx, Asked::After(seq), PAGE).await?;
+    tx.end().await;
+    Ok(RawPage { floor, head, events })
+}
+
 /// Reads a page out of one moment of the log, unjudged.
 pub(super) async fn page(tx: &mut ReadTx, asked: Asked, limit: i64) -> Result<Page, LogError> {
     let (which, after) = match asked {

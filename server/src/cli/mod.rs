@@ -21,6 +21,7 @@ pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod db;
+pub(crate) mod events;
 pub(crate) mod healthcheck;
 pub(crate) mod keys;
 pub(crate) mod man;
@@ -106,6 +107,8 @@ pub(crate) enum Verb {
     Verify(verify::Args),
     /// Make and look at the tables in the database
     Db(db::Args),
+    /// Write out, verify, follow and cut the event log
+    Events(events::Args),
     /// Write a commented configuration file, or the JSON Schema of one
     Config(config::Args),
     /// Ask a running replica whether it is ready, for container health checks
@@ -147,6 +150,7 @@ impl Cli {
             Verb::Admin(args) => admin::run(args, globals).await,
             Verb::Verify(args) => verify::run(args, globals).await,
             Verb::Db(args) => db::run(args, globals).await,
+            Verb::Events(args) => events::run(args, globals).await,
             Verb::Config(args) => config::run(args, globals).await,
             Verb::Healthcheck(args) => healthcheck::run(args, globals).await,
             Verb::Version(args) => version::run(args, globals).await,

@@ -355,6 +355,56 @@ pub(crate) static PAGES: &[Page] = &[
         examples: &["oneseal db status --config oneseal.toml"],
     },
     Page {
+        verb: "events export",
+        exits: &[
+            (0, "written"),
+            (1, "written, and the log is broken"),
+            (69, "the database does not answer"),
+            (77, "the database does not accept the user, or the file system says no"),
+            (78, "configuration or database refused, or what was asked for is not kept any more"),
+        ],
+        examples: &[
+            "oneseal events export --config oneseal.toml --output events.ndjson",
+            "oneseal events export --config oneseal.toml --after 41 | gzip > events.ndjson.gz",
+        ],
+    },
+    Page {
+        verb: "events verify",
+        exits: &[
+            (0, "it holds together"),
+            (1, "it does not: the first event at which, and why"),
+            (69, "the database does not answer"),
+            (75, "its beginning was cut off meanwhile"),
+            (77, "the database does not accept the user"),
+            (78, "configuration or database refused, or the file cannot be read"),
+        ],
+        examples: &[
+            "oneseal events verify --config oneseal.toml",
+            "oneseal events export --config oneseal.toml | oneseal events verify -",
+        ],
+    },
+    Page {
+        verb: "events follow",
+        exits: &[
+            (0, "ended by a signal, or its reader went"),
+            (1, "the log is broken"),
+            (78, "configuration or database refused"),
+        ],
+        examples: &["timeout -s INT 2 oneseal events follow --config oneseal.toml --after 0"],
+    },
+    Page {
+        verb: "events prune",
+        exits: &[
+            (0, "cut off, or nothing to cut off"),
+            (1, "the log is broken, and was left as it is"),
+            (69, "the database does not answer"),
+            (75, "somebody else cuts it too"),
+            (77, "the database does not accept the user"),
+            (78, "configuration or database refused"),
+        ],
+        examples: &["oneseal events prune --config oneseal.toml --before 90d --yes"],
+    },
+    Page {
         verb: "config init",
         exits: &[
             DONE,

@@ -249,7 +249,8 @@ fn limits(config: &Config, executor: Executor) -> Result<Limits, Failure> {
              {wanted}; a limit of {enough} is enough (ulimit -Hn, LimitNOFILE=)"
         );
     }
-    Ok(Limits { admin: config.settings.admin.clone(), executor, capacity, fleet: None, ops_url: None })
+    let database = app::database(&config.settings)?;
+    Ok(Limits { admin: config.settings.admin.clone(), executor, capacity, fleet: None, ops_url: None, database })
 }
 
 /// In the working directory, where a developer looks.
