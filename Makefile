@@ -1,7 +1,7 @@
 # `make run` shows what oneseal does; `make test` proves it. Both install what they need (scripts/need).
 .POSIX:
 .SUFFIXES:
-.PHONY: help run test check bench bench-doc docs soak fuzz interop
+.PHONY: help run run-fleet test check bench bench-doc docs soak fuzz interop
 SHELL = /bin/sh
 CARGO = cargo
 # Further words for `oneseal quickstart`, such as ARGS="--replicas 5 --once".
@@ -18,6 +18,7 @@ FUZZ = 10
 
 help:
 	@echo 'make run     three replicas on one persisted key: mint on each, verify on each, kill one'
+	@echo 'make run-fleet  three replicas on a PostgreSQL of their own, and one rotation by hand, step by step'
 	@echo 'make test    every test'
 	@echo 'make interop one relying party from outside against three replicas: LIBRARY=jose'
 	@echo 'make check   format and lints'
@@ -30,6 +31,11 @@ help:
 run:
 	@scripts/need build
 	@exec $(CARGO) run --locked -p oneseal-server -- quickstart $(ARGS)
+
+run-fleet:
+	@TEST_REQUIRE=all scripts/need build postgres
+	@$(CARGO) build --locked -q -p oneseal-server
+	@scripts/run-fleet "$${CARGO_TARGET_DIR:-target}/debug/oneseal"
 
 # The tests that need real replicas start the binary as it ships, with its own features and no others.
 test:
