@@ -91,6 +91,11 @@ impl Issuer {
         self.live().reference().offset_ms()
     }
 
+    /// The ids of the key-encryption keys that this replica has, the one that it seals with first.
+    pub fn kek_ids(&self) -> Vec<String> {
+        self.keystore().keks().ids().map(str::to_owned).collect()
+    }
+
     /// How it is doing: for readiness probes and status pages. No I/O.
     pub fn health(&self) -> Health {
         health::read(self.live(), self.keystore(), self.rules().default_algorithm())

@@ -171,6 +171,7 @@ impl Membership {
         facts.ready = is_ready;
         facts.minting = health.minting.as_str().to_owned();
         facts.age_s = health.age.as_secs();
+        facts.kek_ids = issuer.kek_ids();
         facts.clock_offset_ms = issuer.clock_offset_ms();
         facts
     }
