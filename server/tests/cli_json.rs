@@ -115,6 +115,12 @@ fn every_answer_is_as_its_schema_says() {
     let other = format!("file:{}", file("quickstart/keyring.json"));
     judge.judge("migrate", &migrate(&other, &["--yes"]));
     judge.judge("error", &migrate("file:/no/such/ring.json", &["--yes"]));
+    judge.judge("keys-new-kek", &run(&mut oneseal(["keys", "new-kek", "--json"])));
+    let (kek, uri) = (file("kek"), format!("file:{}", file("kek")));
+    judge.judge("keys-new-kek", &run(&mut oneseal(["keys", "new-kek", "--json", "--out", &kek])));
+    judge.judge("keys-rewrap", &judge.keys("rewrap", &["--from-unsealed", "--kek", &uri, "--yes"]));
+    judge.judge("keys-rewrap", &judge.keys("rewrap", &["--kek", &uri, "--yes"]));
+
     if let Some(server) = Postgres::shared() {
         let url = server.create_database().url();
         let db = |more: &[&str]| {
