@@ -85,10 +85,25 @@ pub async fn post_json(
     path: &str,
     body: &serde_json::Value,
 ) -> Result<Answer, NoAnswer> {
-    let request = Request::post(path)
-        .header("host", "localhost")
-        .header("content-type", "application/json")
-        .body(Full::from(body.to_string()));
+    post_json_with(socket, path, body, &[]).await
+}
+
+/// As [`post_json`], with `headers` besides.
+///
+/// # Errors
+/// If the connection or the answer fails.
+pub async fn post_json_with(
+    socket: &std::path::Path,
+    path: &str,
+    body: &serde_json::Value,
+    headers: &[(&str, &str)],
+) -> Result<Answer, NoAnswer> {
+    let mut request =
+        Request::post(path).header("host", "localhost").header("content-type", "application/json");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(Full::from(body.to_string()));
     send(UnixStream::connect(socket).await.map_err(no_answer)?, request.map_err(no_answer)?).await
 }
 

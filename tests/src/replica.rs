@@ -41,13 +41,22 @@ impl Start {
         }
     }
 
+    /// Writes the configuration, and says where it is, for a command line.
+    ///
+    /// # Panics
+    /// If the directory cannot be written.
+    pub fn configure(&self) -> PathBuf {
+        std::fs::create_dir_all(&self.home).expect("a directory for the replica");
+        std::fs::write(self.config(), self.text()).expect("its configuration");
+        self.config()
+    }
+
     /// Writes the configuration and starts the process, without waiting for anything.
     ///
     /// # Panics
     /// If the directory cannot be written or the process not be started.
     pub fn spawn(&self) -> Child {
-        std::fs::create_dir_all(&self.home).expect("a directory for the replica");
-        std::fs::write(self.config(), self.text()).expect("its configuration");
+        self.configure();
         drop(std::fs::remove_file(self.ready_file()));
         let log = std::fs::File::options().create(true).append(true).open(self.log_file()).expect("its log");
         let mut command = Command::new(binary());

@@ -1,12 +1,23 @@
 //! How relying parties keep key sets, as the table of the design has it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use oneseal_coordination::{Clock, UnixTime};
+use oneseal_keystore::IssuerUrl;
 use oneseal_keystore::verify::UnverifiedJws;
-use oneseal_keystore::{IssuerUrl, Snapshot};
 use oneseal_relying_party::RelyingParty;
-use oneseal_testing::FixedClock;
+
+/// A key set as a replica answers with it.
+#[derive(Clone, Debug)]
+pub(crate) struct Served {
+    /// Higher for each set that came later.
+    pub(crate) revision: u64,
+    pub(crate) max_age_s: i64,
+    pub(crate) kids: BTreeSet<String>,
+    pub(crate) jwks: Bytes,
+}
 
 /// When a cache asks again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +50,7 @@ pub(crate) struct Cache {
     max_age_s: i64,
     /// The revision that is to be brought, and when.
     ordered: Option<(u64, i64)>,
-    party: Option<(Arc<Snapshot>, RelyingParty)>,
+    party: Option<(Arc<Served>, RelyingParty)>,
 }
 
 impl Cache {
@@ -52,29 +63,30 @@ impl Cache {
     pub(crate) async fn takes(
         &mut self,
         token: &str,
-        served: &Arc<Snapshot>,
-        clock: &Arc<FixedClock>,
+        served: &Arc<Served>,
+        issuer: &IssuerUrl,
+        clock: &Arc<dyn Clock>,
     ) -> Result<(), String> {
         let now = clock.wall().as_secs();
         let kid = UnverifiedJws::parse(token).ok().and_then(|jws| jws.kid().map(str::to_owned));
         if self.wants(kid.as_deref(), served, now) || self.party.is_none() {
-            self.fetch(served, now, clock);
+            self.fetch(served, now, issuer, clock);
         }
         let (_, party) = self.party.as_ref().expect("fetched");
         party.verify(token).await.map(drop).map_err(|error| error.reason().to_owned())
     }
 
-    fn wants(&mut self, kid: Option<&str>, served: &Arc<Snapshot>, now: i64) -> bool {
+    fn wants(&mut self, kid: Option<&str>, served: &Arc<Served>, now: i64) -> bool {
         let Some((held, _)) = &self.party else { return true };
         let age_s = now - self.fetched_at;
         match self.kind {
             Kind::UnknownKid { cooldown_s } => {
-                age_s >= cooldown_s && kid.is_none_or(|kid| held.verifier(kid).is_none())
+                age_s >= cooldown_s && kid.is_none_or(|kid| !held.kids.contains(kid))
             }
             Kind::TimeToLive { ttl_s } => age_s >= ttl_s,
             Kind::FollowsHeader => age_s >= self.max_age_s,
             Kind::PinnedCopy { after_s } => {
-                let (old, new) = (held.identity().revision, served.identity().revision);
+                let (old, new) = (held.revision, served.revision);
                 if new > self.ordered.map_or(old, |(revision, _)| revision) {
                     self.ordered = Some((new, now + after_s));
                 }
@@ -83,16 +95,18 @@ impl Cache {
         }
     }
 
-    fn fetch(&mut self, served: &Arc<Snapshot>, now: i64, clock: &Arc<FixedClock>) {
+    fn fetch(&mut self, served: &Arc<Served>, now: i64, issuer: &IssuerUrl, clock: &Arc<dyn Clock>) {
         self.fetched_at = now;
-        self.max_age_s = i64::try_from(served.rotation().jwks_max_age_s).expect("small");
-        let issuer = IssuerUrl::parse(super::world::ISSUER, "test").expect("good");
-        let party = RelyingParty::builder(issuer)
-            .audience("rp")
-            .jwks(served.jwks().clone())
-            .clock(Arc::clone(clock) as Arc<dyn Clock>)
+        self.max_age_s = served.max_age_s;
+        let party = RelyingParty::builder(issuer.clone())
+            .audience(AUDIENCE)
+            .jwks(served.jwks.clone())
+            .clock(Arc::clone(clock))
             .build()
             .expect("a relying party");
         self.party = Some((Arc::clone(served), party));
     }
 }
+
+/// The audience of every token here.
+pub(crate) const AUDIENCE: &str = "rp";

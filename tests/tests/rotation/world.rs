@@ -19,7 +19,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use uuid::Uuid;
 
-use super::caches::{Cache, Kind};
+use super::caches::{AUDIENCE, Cache, Kind, Served};
 
 pub(crate) const ISSUER: &str = "https://oidc.example";
 const T0: UnixTime = UnixTime(1_800_000_000);
@@ -174,7 +174,7 @@ impl World {
                 continue;
             }
             let claims = json!({
-                "iss": ISSUER, "aud": "rp", "sub": "pod", "iat": now, "nbf": now, "exp": now + TTL_S,
+                "iss": ISSUER, "aud": AUDIENCE, "sub": "pod", "iat": now, "nbf": now, "exp": now + TTL_S,
             });
             let token = replica.snapshot.sign(Algorithm::Es256, claims.to_string().as_bytes()).await;
             self.tokens.push_back((token.expect("a token"), now + TTL_S));
@@ -190,12 +190,13 @@ impl World {
         let newest = self.tokens.iter().rev().take(3);
         let sample: Vec<_> =
             newest.chain(self.tokens.iter().take(4)).map(|(token, _)| token.clone()).collect();
+        let (issuer, clock) = (issuer(), Arc::clone(&self.clock) as Arc<dyn Clock>);
         for (i, cache) in self.caches.iter_mut().enumerate() {
             let turn = usize::try_from(now).expect("positive") + i;
-            let served = Arc::clone(&self.replicas[turn % self.replicas.len()].snapshot);
+            let served = served(&self.replicas[turn % self.replicas.len()].snapshot);
             for token in &sample {
                 self.verified += 1;
-                if let Err(reason) = cache.takes(token, &served, &self.clock).await {
+                if let Err(reason) = cache.takes(token, &served, &issuer, &clock).await {
                     let told = format!("{} s: {reason}", now - T0.as_secs());
                     self.failures.entry(cache.kind.name()).or_default().push(told);
                 }
@@ -233,6 +234,15 @@ impl World {
         self.provider.replace(&record.revision, entries, change).await.expect("replaced");
         Ok(())
     }
+}
+
+fn served(snapshot: &Snapshot) -> Arc<Served> {
+    Arc::new(Served {
+        revision: snapshot.identity().revision,
+        max_age_s: i64::try_from(snapshot.rotation().jwks_max_age_s).expect("small"),
+        kids: snapshot.keys().iter().map(|key| key.kid.as_str().to_owned()).collect(),
+        jwks: snapshot.jwks().clone(),
+    })
 }
 
 fn nothing(floors: Floors) -> Floors {

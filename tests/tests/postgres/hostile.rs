@@ -1,0 +1,109 @@
+//! Who may write the row, but has not the KEK, changes nothing of what is served.
+
+use oneseal::SystemClock;
+use oneseal_testing::rings::{HostileEdit, Keeper, Scene, hostile_edits, leaked_signing_key_as_ring_key};
+use oneseal_tests::{Replica, http, state};
+use serde_json::Value;
+
+use crate::support::{Place, checked, ended, jwks, metric, pod};
+
+const REFUSED: &str = "oneseal_refreshes_total{result=\"refused\"}";
+const OK: &str = "oneseal_refreshes_total{result=\"ok\"}";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_is_written_into_the_row_without_the_kek_is_refused_by_name_and_nothing_served_changes() {
+    let Some(place) = Place::new().await else { return };
+    let scene = Scene::at(&place.issuer, 1, &SystemClock).await;
+    place.write_row(&scene.current);
+    let (kek, pin) = (place.keks(1, &[]), pin(&scene.current));
+    let full = place.start("full", &kek, "").ready().await;
+    let public = place.start("public", "", &format!("mode = \"public-only\"\npin = {pin:?}\n")).ready().await;
+    place.in_front_of(&[&full, &public]);
+    let published = jwks(&full).await;
+    assert_eq!(jwks(&public).await, published);
+
+    let mut edits = hostile_edits(&scene);
+    edits.push(leaked_signing_key_as_ring_key(&Keeper::new(&place.issuer, 1), &scene.current));
+    // The row is a ring document by definition: what is none is not even weighed as a key.
+    let bare = edits.iter_mut().find(|edit| edit.name == "bare keys").unwrap();
+    (bare.live, bare.at_start) = ("ring.malformed", Some("ring.malformed"));
+    let newcomer = place.start("newcomer", &kek, "");
+    for edit in &edits {
+        let (log, alarms) = (full.log_text().len(), metric(&full, REFUSED).await);
+        place.write_row(&edit.document);
+        state::until(&format!("the alarm at: {}", edit.name), async || {
+            (metric(&full, REFUSED).await > alarms).then_some(())
+        })
+        .await;
+        assert!(full.log_text()[log..].contains(edit.live), "{}: {}", edit.name, &full.log_text()[log..]);
+        for replica in [&full, &public] {
+            assert_eq!(jwks(replica).await, published, "{}", edit.name);
+        }
+        assert!(full.try_mint(&pod()).await.status.is_success(), "{}: minting goes on", edit.name);
+        match edit.at_start {
+            Some(code) => start_and_check_refuse(&newcomer, edit, code).await,
+            None => newcomer_waits_for_the_fleet(&place, &kek, edit).await,
+        }
+        heal(&place, &scene, &[&full, &public]).await;
+    }
+
+    // The next revision of whoever has the KEK is followed as if nothing had been.
+    let next = Keeper::new(&place.issuer, 1).retired(&scene.current, 2);
+    place.write_row(&next);
+    for replica in [&full, &public] {
+        state::until("the next good revision", async || (jwks(replica).await != published).then_some(()))
+            .await;
+    }
+    assert_eq!(jwks(&full).await, jwks(&public).await);
+}
+
+/// What SECURITY.md says of a replica that starts alone: an authentic revision that is old is taken by it. With others
+/// in the registry it is not ready with one.
+#[tokio::test(flavor = "multi_thread")]
+async fn alone_a_replica_takes_an_old_backup_for_the_ring() {
+    let Some(place) = Place::new().await else { return };
+    let scene = Scene::at(&place.issuer, 1, &SystemClock).await;
+    for edit in hostile_edits(&scene).iter().filter(|edit| edit.at_start.is_none()) {
+        place.write_row(&edit.document);
+        place.forget_replicas();
+        let alone = place.start("alone", &place.keks(1, &[]), "").ready().await;
+        assert!(alone.try_mint(&pod()).await.status.is_success(), "{}", edit.name);
+        drop(alone.kill().await);
+    }
+}
+
+async fn start_and_check_refuse(start: &oneseal_tests::Start, edit: &HostileEdit, code: &str) {
+    let (exit, log) = ended(start).await;
+    assert_eq!(exit, Some(78), "{}: {log}", edit.name);
+    assert!(log.contains(code), "{}: {log}", edit.name);
+    let (exit, codes) = checked(start).await;
+    assert!(exit == Some(78) && codes.iter().any(|found| found == code), "{}: {codes:?}", edit.name);
+}
+
+/// It starts, since nothing tells that its ring is not the newest but the others' word, and no request comes to it.
+async fn newcomer_waits_for_the_fleet(place: &Place, kek: &str, edit: &HostileEdit) {
+    let newcomer = place.start("late", kek, "").ready().await;
+    let answer = http::get(newcomer.ops, "/readyz").await.unwrap();
+    assert_eq!((answer.status.as_u16(), &answer.json()["reason"]), (503, &"behind".into()), "{}", edit.name);
+    let start = newcomer.kill().await;
+    let (_, codes) = checked(&start).await;
+    assert!(codes.iter().any(|code| code == "fleet.behind"), "{}: {codes:?}", edit.name);
+    place.sql.execute("DELETE FROM oneseal.replicas WHERE instance = 'late'");
+}
+
+/// Puts the good document back and waits until everybody has seen that.
+async fn heal(place: &Place, scene: &Scene, replicas: &[&Replica]) {
+    let mut looks = Vec::new();
+    for replica in replicas {
+        looks.push(metric(replica, OK).await);
+    }
+    place.write_row(&scene.current);
+    for (replica, before) in replicas.iter().zip(looks) {
+        state::until("a good look", async || (metric(replica, OK).await > before).then_some(())).await;
+    }
+}
+
+fn pin(document: &[u8]) -> String {
+    let ring: Value = serde_json::from_slice(document).unwrap();
+    ring["ring_key"]["kid"].as_str().unwrap().to_owned()
+}
