@@ -33,6 +33,7 @@ pub(crate) fn open(
 }
 
 /// What the rows of `fleet` say of a replica that would serve what `issuer` does: for `check`, which does not join.
+/// `is_ring_there` tells whether that has just been read from the same database.
 ///
 /// # Cancel safety
 /// Changes nothing.
@@ -41,6 +42,7 @@ pub(crate) async fn look(
     fleet: String,
     settings: &Settings,
     issuer: &Issuer,
+    is_ring_there: bool,
 ) -> Findings {
     let boot_id = Uuid::new_v4();
     let name = instance(&settings.ops, &settings.listen, &Surroundings::of_this_process(), boot_id);
@@ -50,7 +52,8 @@ pub(crate) async fn look(
         Ok(fleet) => {
             let snapshot = issuer.snapshot();
             let facts = Facts::of(issuer.url().as_str(), &snapshot, &Memory::new(&snapshot), &SystemClock);
-            let own = Own { instance: &name, facts: &facts, allow_key_replacement: false, stored: None };
+            let stored = is_ring_there.then(|| facts.ring.number());
+            let own = Own { instance: &name, facts: &facts, allow_key_replacement: false, stored };
             findings.extend(judge(own, &fleet).findings);
         }
         // What keeps the registry from being read has been found by the look at the database itself.

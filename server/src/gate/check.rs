@@ -102,12 +102,12 @@ pub(crate) async fn check(sources: Sources, scope: Scope) -> Report {
                 findings.extend(self_check::ask(&url, how, ours, false, &SystemClock).await);
             }
             if let Some(issuer) = issuer.as_ref().filter(|_| is_whole) {
-                findings.extend(of_fleet(issuer, &settings).await);
+                findings.extend(of_fleet(issuer, &settings, provider.as_ref()).await);
             }
         }
         (Network::Online, Some(url)) => {
             if let Some(issuer) = issuer.as_ref().filter(|_| is_whole) {
-                findings.extend(of_fleet(issuer, &settings).await);
+                findings.extend(of_fleet(issuer, &settings, provider.as_ref()).await);
             }
             let seen = online::look(&url, &settings, snapshot.as_deref(), &SystemClock).await;
             findings.extend(seen.findings);
@@ -124,10 +124,11 @@ pub(crate) async fn check(sources: Sources, scope: Scope) -> Report {
 }
 
 /// What the rows of the others say, where there is a database.
-async fn of_fleet(issuer: &Issuer, settings: &Settings) -> Findings {
+async fn of_fleet(issuer: &Issuer, settings: &Settings, provider: Option<&ProviderChoice>) -> Findings {
     // What is wrong with the database itself has been told.
     let Ok(Some(database)) = app::database(settings) else { return Findings::new() };
-    fleet::look(database, settings.fleet_of(issuer.url()), settings, issuer).await
+    let is_ring_there = matches!(provider, Some(ProviderChoice::Postgres { .. }));
+    fleet::look(database, settings.fleet_of(issuer.url()), settings, issuer, is_ring_there).await
 }
 
 /// All that is wrong where the configuration is refused: with it, with its certificate and, if it says where the key
