@@ -4,9 +4,14 @@ use oneseal::SystemClock;
 use oneseal_testing::rings::{HostileEdit, Keeper, Scene, hostile_edits, leaked_signing_key_as_ring_key};
 use oneseal_tests::{Replica, state};
 use serde_json::Value;
+use uuid::Uuid;
 
-use crate::support::{Place, checked, ended, jwks, metric, pod};
+use crate::rotation::verb;
+use crate::support::{Place, checked, ended, jwks, metric, pod, run};
 
+/// What changes sealed halves and nothing else.
+const SEALED_ALONE: [&str; 3] =
+    ["two sealed halves are swapped", "a sealed half is another issuer's", "a sealed half is cut"];
 const REFUSED: &str = "oneseal_refreshes_total{result=\"refused\"}";
 const OK: &str = "oneseal_refreshes_total{result=\"ok\"}";
 
@@ -29,7 +34,7 @@ async fn whatever_is_written_into_the_row_without_the_kek_is_refused_by_name_and
     (bare.live, bare.at_start) = ("ring.malformed", Some("ring.malformed"));
     for edit in &edits {
         let (log, alarms) = (full.log_text().len(), metric(&full, REFUSED).await);
-        let looks_before = looks(&public).await;
+        let (looks_before, alarms_of_public) = (looks(&public).await, metric(&public, REFUSED).await);
         place.write_row(&edit.document);
         state::until(&format!("the alarm at: {}", edit.name), async || {
             (metric(&full, REFUSED).await > alarms).then_some(())
@@ -40,10 +45,14 @@ async fn whatever_is_written_into_the_row_without_the_kek_is_refused_by_name_and
         })
         .await;
         assert!(full.log_text()[log..].contains(edit.live), "{}: {}", edit.name, &full.log_text()[log..]);
+        let is_alarmed = metric(&public, REFUSED).await > alarms_of_public;
+        // Without a KEK nobody can tell what is in a sealed half: it opens none, and publishes on.
+        assert_eq!(is_alarmed, !SEALED_ALONE.contains(&edit.name), "{}", edit.name);
         for replica in [&full, &public] {
             assert_eq!(jwks(replica).await, published, "{}", edit.name);
         }
         assert!(full.try_mint(&pod()).await.status.is_success(), "{}: minting goes on", edit.name);
+        nobody_builds_on_it(&place, &full, &kek, edit).await;
         // What it could not tell alone, the rows of the others do.
         newcomer_refuses(&place, &kek, edit, edit.at_start.unwrap_or("ring.rolled_back")).await;
         heal(&place, &scene, &[&full, &public]).await;
@@ -71,6 +80,20 @@ async fn alone_a_replica_takes_an_old_backup_for_the_ring() {
         assert!(alone.try_mint(&pod()).await.status.is_success(), "{}", edit.name);
         drop(alone.kill().await);
     }
+}
+
+/// A key verb or a rewrap would sign what it found, and so vouch for it: the row stays as the thief has left it.
+async fn nobody_builds_on_it(place: &Place, full: &Replica, kek: &str, edit: &HostileEdit) {
+    let answer = verb(full, "rotate", Uuid::new_v4()).await;
+    let told = String::from_utf8_lossy(&answer.body);
+    let code = if edit.at_start.is_some() { edit.live } else { "fleet.behind" };
+    assert!(!answer.status.is_success() && told.contains(code), "{}: {told}", edit.name);
+    if edit.at_start.is_some() {
+        let operator = place.start("keeper", kek, "");
+        let (exit, _, err) = run(&operator, &["keys", "rewrap", "--new-ring-key", "--yes"]).await;
+        assert!(exit == Some(78) && err.contains(edit.live), "{}: {exit:?} {err}", edit.name);
+    }
+    assert!(place.row() == edit.document, "{}: the row was written", edit.name);
 }
 
 async fn newcomer_refuses(place: &Place, kek: &str, edit: &HostileEdit, code: &str) {
