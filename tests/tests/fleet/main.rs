@@ -1,8 +1,13 @@
 //! Replicas that know of each other: real servers on a real PostgreSQL.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod cut_off;
 mod joining;
 mod outage;
+mod paused;
+mod readers;
 mod registry;
 mod staleness;
+mod stopped;
 mod support;
+mod verbs;

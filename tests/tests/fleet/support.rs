@@ -1,17 +1,22 @@
 //! A fleet of real servers on one database, each with a copy of the key as a mounted secret is one, and each with a way
 //! of its own to the database that can be cut.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use oneseal::{Algorithm, FileProvider, IssuerUrl, Rotation, SystemClock};
 use oneseal_coordination::database::{Database, DatabaseOptions, DatabaseUrl};
 use oneseal_coordination::migrate::{COORDINATION, MigrateOptions, migrate};
 use oneseal_keystore::{InitRequest, init};
+use oneseal_providers::postgres::migrations::COMPONENT;
+use oneseal_providers::{PostgresProvider, SecretProvider};
 use oneseal_testing::parts::{self, Postgres, Proxy};
 use oneseal_tests::http::{Answer, get};
 use oneseal_tests::{Forwarder, Replica, Start, state};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use uuid::Uuid;
 
 /// The place of a fleet. Whoever is started here leaves with it.
 pub(crate) struct Scene {
@@ -28,15 +33,42 @@ impl Scene {
     }
 
     pub(crate) async fn with(postgres: &Postgres, rotation: Rotation) -> Self {
+        let scene = Self::empty(postgres).await;
+        scene.make_ring(&scene.path("ring.json"), rotation).await;
+        scene
+    }
+
+    /// A migrated database on `postgres` that holds the ring too, sealed.
+    pub(crate) async fn sealed(postgres: &Postgres) -> Self {
+        let scene = Self::empty(postgres).await;
+        let random = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
+        std::fs::write(scene.kek(), random).unwrap();
+        std::fs::set_permissions(scene.kek(), PermissionsExt::from_mode(0o600)).unwrap();
+        let mut request = InitRequest::new(scene.issuer.clone());
+        request.algorithms = vec![Algorithm::Es256];
+        request.rotation = Rotation::lab();
+        request.keks = scene.keks();
+        init(&PostgresProvider::new(pool(&scene.database), FLEET), request, &SystemClock).await.unwrap();
+        scene
+    }
+
+    async fn empty(postgres: &Postgres) -> Self {
         let forwarder = Forwarder::start().await;
         let issuer = IssuerUrl::parse(&format!("http://{}", forwarder.address()), "test").unwrap();
         let database = postgres.create_database();
-        let options = DatabaseOptions::new(DatabaseUrl::parse(&database.url()).unwrap());
-        let pool = Database::new(options).unwrap();
-        migrate(&pool, &[COORDINATION], &MigrateOptions::default(), |_| ()).await.unwrap();
-        let scene = Self { issuer, database, forwarder, place: tempfile::tempdir().unwrap() };
-        scene.make_ring(&scene.path("ring.json"), rotation).await;
-        scene
+        let components = [COORDINATION, COMPONENT];
+        migrate(&pool(&database), &components, &MigrateOptions::default(), |_| ()).await.unwrap();
+        Self { issuer, database, forwarder, place: tempfile::tempdir().unwrap() }
+    }
+
+    /// The file with the key-encryption key of a scene that is sealed.
+    fn kek(&self) -> PathBuf {
+        self.path("kek")
+    }
+
+    /// What opens the ring of a scene that is sealed.
+    pub(crate) fn keks(&self) -> Vec<Arc<dyn SecretProvider>> {
+        vec![Arc::new(FileProvider::new(self.kek()))]
     }
 
     /// A file of this place.
@@ -53,18 +85,21 @@ impl Scene {
         init(&provider, request, &SystemClock).await.unwrap();
     }
 
-    /// How the replica `name` is started, with its own copy of the ring `of`, if that is there.
+    /// How the replica `name` is started: with a copy of its own of the ring, or with the ring in the database.
     pub(crate) fn start(&self, name: &str, url: &str) -> Start {
         let home = self.path(name);
         std::fs::create_dir_all(&home).unwrap();
         let key = home.join("ring.json");
-        if !key.exists() {
+        let mut start = Start::with_file(home, self.issuer.as_str(), &key);
+        if self.kek().exists() {
+            start.provider = "kind = \"postgres\"\n".to_owned();
+            start.more.push_str(&format!("[kek]\nkind = \"file\"\npath = {:?}\n", self.kek()));
+        } else if !key.exists() {
             std::fs::copy(self.path("ring.json"), &key).unwrap();
         }
-        let mut start = Start::with_file(home, self.issuer.as_str(), &key);
         start.algorithms = vec![Algorithm::Es256];
         start.more.push_str(&format!(
-            "[database]\nurl = {url:?}\n[ops]\ninstance = {name:?}\n[ring]\nfleet = \"f\"\n\
+            "[database]\nurl = {url:?}\n[ops]\ninstance = {name:?}\n[ring]\nfleet = {FLEET:?}\n\
              [process]\ndrain_delay = \"0s\"\nboot_timeout = \"30s\"\nlog_format = \"human\"\n"
         ));
         start
@@ -80,10 +115,7 @@ impl Scene {
     pub(crate) async fn three(&self) -> [Member; 3] {
         let mut members = Vec::new();
         for name in ["a", "b", "c"] {
-            let proxy = Proxy::start(database_address(&self.database));
-            let url = self.database.url_at(proxy.address());
-            let replica = self.start(name, &url).ready().await;
-            members.push(Member { name, replica, proxy });
+            members.push(self.member(name, |start| start).await);
             self.forwarder.set_backends(members.iter().map(|member| member.replica.documents).collect());
         }
         let members: [Member; 3] = members.try_into().map_err(|_| "three").unwrap();
@@ -92,7 +124,18 @@ impl Scene {
         }
         members
     }
+
+    /// One replica behind a proxy of its own to the database, started as `change` says.
+    pub(crate) async fn member(&self, name: &'static str, change: impl FnOnce(Start) -> Start) -> Member {
+        let proxy = Proxy::start(database_address(&self.database));
+        let url = self.database.url_at(proxy.address());
+        let replica = change(self.start(name, &url)).ready().await;
+        Member { name, replica, proxy }
+    }
 }
+
+/// The name of every fleet here.
+pub(crate) const FLEET: &str = "f";
 
 /// One replica with its way to the database.
 pub(crate) struct Member {
@@ -152,6 +195,11 @@ impl Member {
 /// GET on the admin socket.
 pub(crate) async fn admin(replica: &Replica, path: &str) -> Value {
     oneseal_tests::http::get_unix(&replica.admin(), path).await.unwrap().json()
+}
+
+/// The product's way to `database`.
+pub(crate) fn pool(database: &parts::Database) -> Database {
+    Database::new(DatabaseOptions::new(DatabaseUrl::parse(&database.url()).unwrap())).unwrap()
 }
 
 /// Where the server of `database` listens.
