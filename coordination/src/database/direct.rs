@@ -12,6 +12,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::DatabaseOptions;
 use super::error::{DatabaseError, DatabaseErrorKind};
+use super::listen::CALL_PREFIX;
 use super::tls;
 use super::url::{DatabaseUrl, Host, TlsMode};
 
@@ -36,6 +37,13 @@ pub struct Notification {
     pub channel: String,
     /// Its text, at most 8000 bytes.
     pub payload: String,
+}
+
+impl Notification {
+    /// Whether it is the trial of a session, see [`Database::listen`](super::Database::listen), and says nothing else.
+    pub fn is_call(&self) -> bool {
+        self.payload.starts_with(CALL_PREFIX)
+    }
 }
 
 /// How many hints wait; more of them say nothing more.

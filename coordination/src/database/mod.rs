@@ -18,6 +18,7 @@
 
 mod direct;
 mod error;
+mod listen;
 mod pool;
 mod tls;
 mod tx;
@@ -28,6 +29,7 @@ use std::time::Duration;
 
 pub use self::direct::{DirectSession, Notification};
 pub use self::error::{CommitError, DatabaseError, DatabaseErrorKind};
+pub use self::listen::ListenError;
 use self::pool::Pool;
 use self::tx::Limits;
 pub use self::tx::{ReadTx, WriteTx};

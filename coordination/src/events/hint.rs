@@ -1,7 +1,6 @@
 //! Word of the database that something was appended: a notification on a session of its own.
 //!
-//! A session that cannot be had, or that leads to a pooler which keeps notifications to itself, costs nothing but the time
-//! until the next poll.
+//! A session that cannot be had, or that a pooler lends out, costs nothing but the time until the next poll.
 
 use std::fmt;
 use std::pin::Pin;
@@ -9,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::{Sleep, sleep};
 
-use crate::database::{Database, DatabaseError, DirectSession};
+use crate::database::{Database, DirectSession, ListenError};
 
 /// Listens while it is asked.
 pub(super) struct Hint {
@@ -19,8 +18,8 @@ pub(super) struct Hint {
 
 /// Whatever is under way goes on the next time it is asked.
 enum State {
-    Opening(Pin<Box<dyn Future<Output = Result<DirectSession, DatabaseError>> + Send>>),
-    Open(DirectSession),
+    Opening(Pin<Box<dyn Future<Output = Result<DirectSession, ListenError>> + Send>>),
+    Open(Box<DirectSession>),
     Resting(Pin<Box<Sleep>>),
 }
 
@@ -38,13 +37,18 @@ impl Hint {
         loop {
             self.state = match &mut self.state {
                 State::Opening(opening) => match opening.await {
-                    Ok(session) => State::Open(session),
+                    Ok(session) => State::Open(Box::new(session)),
+                    Err(error @ ListenError::Pooled { .. }) => {
+                        tracing::warn!(%error, "the event log is polled");
+                        State::Resting(Box::pin(sleep(POOLED_REST)))
+                    }
                     Err(error) => {
                         tracing::debug!(%error, "no session for notifications; polling alone");
                         State::Resting(Box::pin(sleep(REST)))
                     }
                 },
                 State::Open(session) => match session.notification().await {
+                    Some(told) if told.is_call() => continue,
                     Some(_) => return,
                     None => State::Resting(Box::pin(sleep(REST))),
                 },
@@ -59,11 +63,7 @@ impl Hint {
 
 fn open(database: &Database) -> State {
     let database = database.clone();
-    State::Opening(Box::pin(async move {
-        let session = database.direct().await?;
-        session.listen(CHANNEL).await?;
-        Ok(session)
-    }))
+    State::Opening(Box::pin(async move { database.listen(CHANNEL).await }))
 }
 
 impl fmt::Debug for Hint {
@@ -76,3 +76,5 @@ impl fmt::Debug for Hint {
 const CHANNEL: &str = "oneseal_events";
 /// Before it is tried again: it is only a hint.
 const REST: Duration = Duration::from_secs(15);
+/// Where a pooler stands in between, which changes seldom.
+const POOLED_REST: Duration = Duration::from_secs(600);

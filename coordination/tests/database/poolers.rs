@@ -1,7 +1,7 @@
 //! PgBouncer in between, in each of its modes.
 
 use oneseal_coordination::FenceToken;
-use oneseal_coordination::database::{Database, DatabaseErrorKind, DatabaseUrl};
+use oneseal_coordination::database::{Database, DatabaseErrorKind, DatabaseUrl, ListenError};
 use oneseal_testing::parts::{PgBouncer, Pooling, Postgres};
 use tokio::task::JoinSet;
 
@@ -103,6 +103,36 @@ async fn a_session_that_a_pooler_lends_out_is_found_and_one_of_ones_own_is_not()
         options.direct_url = Some(DatabaseUrl::parse(&raw.url()).unwrap());
         assert!(!Database::new(options).unwrap().is_direct_shared().await.unwrap());
     }
+}
+
+#[tokio::test]
+async fn a_session_that_a_pooler_lends_out_is_never_left_listening() {
+    let Some(server) = Postgres::shared() else { return };
+    let (raw, database) = with_table(server);
+    let mut own = database.listen("a \"channel\"").await.unwrap();
+    for (pooling, size) in [(Pooling::Transaction, 1), (Pooling::Transaction, 5), (Pooling::Session, 5)] {
+        let Some(pooler) = PgBouncer::start(server, pooling, size) else { return };
+        let pooled = open(&raw.url_at(pooler.address()));
+        let heard = pooled.listen("a \"channel\"").await;
+        if pooling == Pooling::Session {
+            drop(heard.unwrap());
+            continue;
+        }
+        let error = heard.unwrap_err();
+        assert!(matches!(error, ListenError::Pooled { .. }), "{error}");
+        // Every server connection of the pool at once.
+        let mut all = Vec::new();
+        for _ in 0..size.min(4) {
+            all.push(pooled.read().await.unwrap());
+        }
+        for tx in &mut all {
+            let listens = tx.fetch_all(sqlx::query("SELECT pg_listening_channels()")).await.unwrap();
+            assert!(listens.is_empty(), "{pooling:?} {size}");
+        }
+    }
+    // The trials are known for what they are.
+    raw.execute("SELECT pg_notify('a \"channel\"', 'word')");
+    while own.notification().await.is_some_and(|told| told.is_call()) {}
 }
 
 #[tokio::test]

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use oneseal_coordination::events::{Cursor, Delivery, Follower, From, ResetReason, Subscription};
+use oneseal_testing::parts::{PgBouncer, Pooling, Postgres};
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{Place, next, next_seq};
+use crate::support::{Place, next, next_seq, open};
 
 /// Runs `test` while `follower` runs.
 async fn while_it_runs(follower: &Follower, test: impl Future<Output = ()>) {
@@ -43,6 +44,30 @@ async fn each_listener_gets_what_comes_after_where_it_stands() {
         for (subscription, first) in [(&mut now, 6), (&mut all, 1), (&mut some, 4)] {
             for seq in first..=305 {
                 assert_eq!(next_seq(subscription).await, seq);
+            }
+        }
+    })
+    .await;
+}
+
+/// Its other clients would get notifications that they have not asked for, and break on them.
+#[tokio::test(flavor = "multi_thread")]
+async fn behind_a_pooler_that_lends_out_sessions_it_polls_and_leaves_none_listening() {
+    let Some(place) = Place::new().await else { return };
+    let Some(server) = Postgres::shared() else { return };
+    let Some(pooler) = PgBouncer::start(server, Pooling::Transaction, 3) else { return };
+    let pooled = open(&place.psql.url_at(pooler.address()));
+    let follower = Follower::new(pooled.clone());
+    while_it_runs(&follower, async {
+        let mut subscription = follower.subscribe(From::Floor);
+        assert_eq!(stands(&mut subscription).await, 0);
+        for seq in 1..=8 {
+            place.append(1).await;
+            assert_eq!(next_seq(&mut subscription).await, seq);
+            let (mut one, mut other) = (pooled.read().await.unwrap(), pooled.read().await.unwrap());
+            for tx in [&mut one, &mut other] {
+                let listens = tx.fetch_all(sqlx::query("SELECT pg_listening_channels()")).await.unwrap();
+                assert!(listens.is_empty(), "a connection that others share listens");
             }
         }
     })

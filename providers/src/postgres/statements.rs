@@ -48,14 +48,5 @@ SELECT incarnation, revision, digest FROM oneseal.rings WHERE $1::text IS NULL O
 /// The names of the fleets, up to two.
 pub(super) const FLEETS: &str = "SELECT fleet FROM oneseal.rings ORDER BY fleet LIMIT 2";
 
-/// Tells those who listen on [`CHANNEL`] something that is no fleet's name. Parameter: what.
-pub(super) const CALL: &str = "SELECT pg_notify('oneseal_ring', $1)";
-
-/// Which server connection this is.
-pub(super) const WHO: &str = "SELECT pg_backend_pid()";
-
-/// Ends a server connection of this role. Parameter: its number.
-pub(super) const END_SESSION: &str = "SELECT pg_terminate_backend($1)";
-
 /// Where a write tells the fleet's name.
 pub(super) const CHANNEL: &str = "oneseal_ring";

@@ -1,6 +1,7 @@
 //! One write: one transaction, or nothing.
 
 use oneseal_coordination::database::WriteTx;
+use oneseal_coordination::events::{AppendError, checkpoint};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
@@ -49,20 +50,45 @@ impl PostgresProvider {
             None => self.create_row(tx, &fleet, document, change).await?,
             Some(expected) => self.replace_row(tx, &fleet, expected, document, change).await?,
         };
-        let digest = row.try_get("digest").map_err(|error| self.unreadable(error))?;
-        self.tell(tx, document, change).await?;
+        let digest: String = row.try_get("digest").map_err(|error| self.unreadable(error))?;
+        self.tell(tx, document, &digest, change).await?;
         Ok(RowRevision { incarnation: document.incarnation, revision: document.revision, digest }.into())
     }
 
-    /// Last before COMMIT: from here on every other writer of events waits for this one.
+    /// Last before COMMIT: from its first event on every other writer of events waits for this one. So whether a
+    /// checkpoint is due is asked before.
     async fn tell(
         &self,
         tx: &mut WriteTx,
         document: &Document<'_>,
+        digest: &str,
         change: &Change,
     ) -> Result<(), ProviderError> {
+        let is_due = tx.is_checkpoint_due(&document.issuer).await.map_err(|error| self.failed(error))?;
         let told = tx.append(&change.actor, &document.issuer, &change.event).await;
-        told.map(drop).map_err(|error| self.untold(error))
+        told.map_err(|error| self.untold(error))?;
+        if is_due { self.append_checkpoint(tx, document, digest, change).await } else { Ok(()) }
+    }
+
+    /// A document that does not fit into an event, by its size or because a member of it is named like a secret, is left
+    /// out: the log is then not to be cut, and the ring is written all the same.
+    async fn append_checkpoint(
+        &self,
+        tx: &mut WriteTx,
+        document: &Document<'_>,
+        digest: &str,
+        change: &Change,
+    ) -> Result<(), ProviderError> {
+        let Document { incarnation, revision, issuer, public, .. } = document;
+        let skipped = match checkpoint(*incarnation, *revision, digest, public) {
+            Ok(draft) => match tx.append(&change.actor, issuer, &draft).await {
+                Err(AppendError::Draft { source, .. }) => source,
+                told => return told.map(drop).map_err(|error| self.untold(error)),
+            },
+            Err(error) => error,
+        };
+        tracing::warn!(why = %skipped, %issuer, "no checkpoint of the ring in the event log, which so cannot be cut");
+        Ok(())
     }
 
     async fn create_row(

@@ -1,5 +1,6 @@
 //! What is in the row and its history after a write, and what a write never leaves behind.
 
+use oneseal_coordination::events::{Before, EVERY, plan_prune, prune};
 use oneseal_coordination::{EventDraft, FenceToken};
 use oneseal_providers::{Change, Entries, ErrorKind, PostgresProvider, SecretProvider};
 use oneseal_testing::block_on;
@@ -58,13 +59,68 @@ fn the_event_is_there_with_the_row_or_neither_is() {
         assert!(headless.to_string().contains("event_head"), "{headless}");
         assert_eq!(provider.load().await.unwrap().revision, at);
     });
-    let events =
-        database.execute("SELECT seq, kind, actor, issuer, payload FROM oneseal.events ORDER BY seq");
+    // The first write of a ring leaves its checkpoint besides.
+    let events = database.execute(
+        "SELECT seq, kind, actor, issuer, payload FROM oneseal.events WHERE kind <> 'ring.checkpoint' ORDER BY seq",
+    );
     let wanted = [
         r#"1|ring.created|test|https://oidc.example.com|{"revision":1}"#,
-        r#"2|key.activated|test|https://oidc.example.com|{"kid":"a"}"#,
+        r#"3|key.activated|test|https://oidc.example.com|{"kid":"a"}"#,
     ];
     assert_eq!(events, wanted.join("\n"));
+}
+
+#[test]
+fn a_ring_leaves_a_checkpoint_first_and_after_many_events() {
+    let Some(server) = Postgres::shared() else { return };
+    let database = migrated(server);
+    let provider = provider(&database.url());
+    block_on(async {
+        let at = provider.create(ring(1, "eyJ-secret"), change()).await.unwrap();
+        let at = provider.replace(&at, ring(2, "eyJ-secret"), change()).await.unwrap();
+        database.execute(&format!("UPDATE oneseal.event_head SET seq = {}", EVERY + 3));
+        provider.replace(&at, ring(3, "eyJ-secret"), change()).await.unwrap();
+    });
+    let checkpoints = "SELECT seq, actor, issuer, payload::json -> 'revision', payload::json ->> 'digest' = digest, \
+         payload::json -> 'document' ->> 'revision', payload LIKE '%eyJ%' \
+         FROM oneseal.events JOIN oneseal.ring_history ON revision = (payload::json ->> 'revision')::bigint \
+         WHERE kind = 'ring.checkpoint' ORDER BY seq";
+    let row = |seq, revision| format!("{seq}|test|https://oidc.example.com|{revision}|t|{revision}|f");
+    assert_eq!(database.execute(checkpoints), [row(2, 1), row(EVERY + 5, 3)].join("\n"));
+}
+
+#[test]
+fn the_log_is_cut_up_to_the_last_checkpoint_of_the_ring() {
+    let Some(server) = Postgres::shared() else { return };
+    let database = migrated(server);
+    let provider = provider(&database.url());
+    let made = Change { event: EventDraft::new("ring.created", "{}"), ..change() };
+    block_on(async {
+        provider.create(ring(1, "eyJ"), made).await.unwrap();
+        let connection = connect(&database.url());
+        let plan = plan_prune(&connection, &Before::Seq(1000), &[]).await.unwrap();
+        assert_eq!((plan.count(), plan.held_by.clone().map(|(_, seq)| seq)), (1, Some(2)));
+        prune(&connection, "test", &plan, |_| ()).await.unwrap();
+    });
+    assert_eq!(
+        database.execute("SELECT kind FROM oneseal.events ORDER BY seq"),
+        "ring.checkpoint\nevents.pruned"
+    );
+}
+
+#[test]
+fn a_document_that_fits_into_no_event_is_written_without_a_checkpoint() {
+    let Some(server) = Postgres::shared() else { return };
+    let large = format!(r#""x":"{}","#, "x".repeat(256 * 1024));
+    for member in [&large, r#""token":"x","#] {
+        let database = migrated(server);
+        let provider = provider(&database.url());
+        let ring = format!(
+            r#"{{"format":1,{member}"issuer":"https://oidc.example.com","incarnation":{{"number":1,"id":"x"}},"revision":1,"keys":[]}}"#
+        );
+        block_on(provider.create(Entries::single(Entries::KEYRING, ring), change())).unwrap();
+        assert_eq!(database.execute("SELECT kind FROM oneseal.events"), "test.changed");
+    }
 }
 
 #[test]
