@@ -284,7 +284,14 @@ impl Server {
         self.stop_tasks.cancel();
         if timeout(
             left_of(all),
-            self.join_all_of(&[Part::Ops, Part::Tasks, Part::Certificate, Part::Beat, Part::Peers, Part::Events]),
+            self.join_all_of(&[
+                Part::Ops,
+                Part::Tasks,
+                Part::Certificate,
+                Part::Beat,
+                Part::Peers,
+                Part::Events,
+            ]),
         )
         .await
         .is_err()

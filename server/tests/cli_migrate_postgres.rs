@@ -81,13 +81,17 @@ fn a_sealed_ring_goes_to_postgres_and_back_byte_for_byte_with_its_event() {
     assert_eq!(places.row(), places.ring);
     let told = places.database.execute("SELECT fleet, written_by FROM oneseal.rings");
     assert_eq!(told, format!("{FLEET}|oneseal migrate"));
-    let events = "SELECT kind, issuer, payload::json ->> 'document_sha256' FROM oneseal.events ORDER BY seq LIMIT 1";
+    let events =
+        "SELECT kind, issuer, payload::json ->> 'document_sha256' FROM oneseal.events ORDER BY seq LIMIT 1";
     let digest = there["document_sha256"].as_str().expect("a digest");
     assert_eq!(places.database.execute(events), format!("ring.migrated|{ISSUER}|{digest}"));
 
     let again = places.to_postgres(&["--yes", "--json"]).done().json();
     assert_eq!((&again["copied"], &again["skipped"]), (&0.into(), &1.into()));
-    assert_eq!(places.database.execute("SELECT string_agg(kind, ' ' ORDER BY seq) FROM oneseal.events"), "ring.migrated ring.checkpoint");
+    assert_eq!(
+        places.database.execute("SELECT string_agg(kind, ' ' ORDER BY seq) FROM oneseal.events"),
+        "ring.migrated ring.checkpoint"
+    );
 
     let back =
         migrate_by(&places.database.url(), &places.file("back.json"), &["--yes", "--json"]).done().json();

@@ -98,7 +98,10 @@ impl Kek {
         #[cfg(feature = "seal")]
         return super::jwe::encrypt(super::header_for(sealed_for, &self.id), jwk.as_bytes(), &self.bytes);
         #[cfg(not(feature = "seal"))]
-        return Err(SealError::NotBuilt);
+        {
+            let _ = (sealed_for, jwk);
+            Err(SealError::NotBuilt)
+        }
     }
 
     /// Opens what was sealed for exactly `expected` under this KEK, and returns the text of the private JWK.

@@ -17,6 +17,7 @@ use crate::logging::LogFormat;
 use crate::output;
 
 pub(crate) mod admin;
+mod alive;
 pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod config;

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use http::Method;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use self::remote::Remote;
 use super::Globals;
-use crate::config;
-use crate::exit::Failure;
+use crate::config::{self, Config};
+use crate::exit::{Exit, Failure};
 
 /// Which replica.
 #[derive(Debug, clap::Args)]
@@ -92,6 +93,27 @@ impl Replica {
         }
     }
 
+    /// The one behind the configured socket, if somebody answers there.
+    ///
+    /// # Errors
+    /// The socket is another user's (77), or it is a replica of another issuer (64).
+    pub(crate) async fn of_this_host(config: &Config) -> Result<Option<Self>, Failure> {
+        let Some(path) = config.settings.listen.admin.clone() else { return Ok(None) };
+        let call =
+            Call { method: Method::GET, path: "/admin/v1/status".to_owned(), body: None, purpose: STATUS };
+        match socket::ask::<Status>(&path, &call).await {
+            Ok(status) if status.issuer == config.issuer.as_str() => Ok(Some(Self::Socket(path))),
+            Ok(status) => Err(Failure::usage(format!(
+                "{} is a replica of {}, and the ring is that of {}: name the right one by --admin SOCKET|URL",
+                path.display(),
+                status.issuer,
+                config.issuer
+            ))),
+            Err(failure) if failure.exit() == Exit::Unavailable => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
     /// Asks it.
     ///
     /// # Errors
@@ -106,6 +128,20 @@ impl Replica {
         }
     }
 }
+
+/// Whose replica it is.
+#[derive(Deserialize)]
+struct Status {
+    issuer: String,
+}
+
+impl Answer for Status {
+    fn is_sound(&self) -> bool {
+        !self.issuer.is_empty()
+    }
+}
+
+const STATUS: Purpose = Purpose { answer: "its status", does: "tells its status", if_absent: "update it" };
 
 /// The socket of the configuration.
 fn configured(globals: &Globals) -> Result<PathBuf, Failure> {

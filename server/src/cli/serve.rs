@@ -250,7 +250,14 @@ fn limits(config: &Config, executor: Executor) -> Result<Limits, Failure> {
         );
     }
     let database = app::database(&config.settings)?;
-    Ok(Limits { admin: config.settings.admin.clone(), executor, capacity, fleet: None, ops_url: None, database })
+    Ok(Limits {
+        admin: config.settings.admin.clone(),
+        executor,
+        capacity,
+        fleet: None,
+        ops_url: None,
+        database,
+    })
 }
 
 /// In the working directory, where a developer looks.

@@ -160,8 +160,7 @@ impl Store {
     /// # Cancel safety
     /// Changes nothing.
     pub(crate) async fn rows(&self) -> Result<Fleet, StoreError> {
-        let (now, rows) = look(&self.database, &self.fleet).await?;
-        Ok(fleet(rows, now))
+        Ok(rows_of(&self.database, &self.fleet).await?)
     }
 
     /// Somebody knows that `instance` serves no more: its row and the event that says so, in one transaction.
@@ -243,6 +242,18 @@ fn beaten(answer: BeatAnswer) -> Beaten {
 
 fn number(ring: &RingRevision) -> Option<(u64, u64)> {
     Some((u64::try_from(ring.incarnation).ok()?, u64::try_from(ring.revision).ok()?))
+}
+
+/// Everybody in `fleet`, for those who have no place in it.
+///
+/// # Errors
+/// The database does not answer, or has no registry.
+///
+/// # Cancel safety
+/// Changes nothing.
+pub(crate) async fn rows_of(database: &Database, name: &str) -> Result<Fleet, DatabaseError> {
+    let (now, rows) = look(database, name).await?;
+    Ok(fleet(rows, now))
 }
 
 fn fleet(rows: Vec<Row>, now: UnixTime) -> Fleet {

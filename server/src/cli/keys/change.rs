@@ -8,14 +8,15 @@ use oneseal::UnixTime;
 use oneseal_coordination::{Clock, SystemClock};
 use oneseal_keystore::Algorithm;
 use oneseal_keystore::executor::{ExecuteError, Executor, Order};
-use oneseal_keystore::steps::Request;
+use oneseal_keystore::steps::{Adoption, Request};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::{Globals, Place, tell};
+use crate::cli::alive;
 use crate::cli::replica::{Answer, Call, Purpose, Replica, Target};
-use crate::config::Sources;
+use crate::config::{ProviderChoice, Sources};
 use crate::exit::{Exit, Failure};
 use crate::{app, key_answers, output, times};
 
@@ -32,6 +33,9 @@ pub(super) struct Common {
     /// The change's id, a UUID: the same again tells what was done, and does nothing [default: a new one]
     #[arg(long, value_name = "UUID")]
     change_id: Option<Uuid>,
+    /// Change the ring in the database by this process, past the replicas: only while none of them runs
+    #[arg(long, conflicts_with = "admin")]
+    direct: bool,
     /// Trust time alone where no registry tells which replicas there are and what they serve
     #[arg(long)]
     unproven_replicas: bool,
@@ -186,9 +190,15 @@ pub(super) async fn plain(asked: Asked, common: Common, globals: &Globals) -> Re
 }
 
 async fn carry_out(asked: Asked, common: Common, globals: &Globals) -> Result<(Whom, Value), Failure> {
-    let Common { place, target, reason, change_id, unproven_replicas, dry_run, yes, json: _ } = common;
+    let Common { place, target, reason, change_id, direct, unproven_replicas, dry_run, yes, json: _ } =
+        common;
     let Asked { request, members, loses } = asked;
-    let whom = Whom::of(place, target, yes, globals).await?;
+    let way = match &request {
+        Request::Adopt(Adoption::Key { .. }) => Way::Here,
+        _ if direct => Way::Direct,
+        _ => Way::Replica,
+    };
+    let whom = Whom::of(place, target, way, yes, globals).await?;
     let verb = request.verb();
     let mut order = Order {
         change_id: change_id.unwrap_or_else(Uuid::new_v4),
@@ -244,9 +254,26 @@ enum Whom {
     Here(Box<Executor>),
 }
 
+/// Who may carry it out where the ring is in a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Replica,
+    /// This process, while no replica runs.
+    Direct,
+    /// This process: a private half crosses no wire but that to the ring's place.
+    Here,
+}
+
 impl Whom {
-    /// A replica if one is named, else this process, on the ring's own place.
-    async fn of(place: Place, target: Target, yes: bool, globals: &Globals) -> Result<Self, Failure> {
+    /// A replica if one is named, or if the ring is in a database and one of this host answers; else this process, on
+    /// the ring's own place.
+    async fn of(
+        place: Place,
+        target: Target,
+        way: Way,
+        yes: bool,
+        globals: &Globals,
+    ) -> Result<Self, Failure> {
         if target.is_named() {
             if !place.is_empty() {
                 return Err(Failure::usage(
@@ -256,7 +283,16 @@ impl Whom {
             }
             return Ok(Self::Replica(Replica::of(target, globals).await?));
         }
+        let is_configured = place.provider.is_none();
         let config = super::load(place.sources(globals).yes(yes))?;
+        match (&config.provider, way) {
+            (ProviderChoice::Postgres { .. }, Way::Direct) => alive::refuse_beside_replicas(&config).await?,
+            (ProviderChoice::Postgres { .. }, Way::Replica) => {
+                let found = if is_configured { Replica::of_this_host(&config).await? } else { None };
+                return found.map(Self::Replica).ok_or_else(|| Failure::usage(NO_REPLICA));
+            }
+            _ => {}
+        }
         Ok(Self::Here(Box::new(app::executor(&config, app::membership(&config)?))))
     }
 
@@ -316,6 +352,8 @@ const PURPOSE: Purpose = Purpose {
     does: "changes keys",
     if_absent: "update it: its version has no key verbs",
 };
+const NO_REPLICA: &str = "the ring is in a database, where replicas serve it, and none answers at this host's listen.admin: \
+                          name one by --admin SOCKET|URL; where none runs, --direct";
 const STILL_PENDING: &str =
     "The burned keys are gone, and nothing is minted: run `oneseal keys activate` until it is done.";
 const AGAIN: Duration = Duration::from_millis(300);

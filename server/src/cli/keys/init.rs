@@ -6,12 +6,13 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use oneseal_coordination::SystemClock;
 use oneseal_keystore::material::KeyError;
-use oneseal_keystore::{Algorithm, InitError, InitRequest, Initialised, Making, init_telling};
+use oneseal_keystore::{Algorithm, InitError, InitRequest, Initialised, Making, Mode, init_telling};
 use oneseal_providers::{Description, ErrorKind, SecretProvider};
 use serde_json::{Value, json};
 
 use super::{Globals, Place};
 use crate::app;
+use crate::config::{Config, ProviderChoice};
 use crate::exit::{Exit, Failure};
 use crate::output;
 
@@ -39,6 +40,7 @@ pub(super) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     let configured = alg.is_some().then(|| super::load(place.clone().sources(globals).yes(yes)));
     let sources = place.sources(globals).flag("--alg", "issuer.algorithms", alg).yes(yes);
     let config = super::load(sources)?;
+    refuse_what_could_not_sign(&config)?;
     let configured = configured.and_then(Result::ok).map(|config| config.settings.algorithms);
     let provider = app::provider(&config.provider);
     let mut request = InitRequest::new(config.issuer);
@@ -68,6 +70,22 @@ pub(super) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
         }
     }
     Ok(Exit::Done)
+}
+
+/// Before a key is made: it could not be written, or this replica could not open it.
+fn refuse_what_could_not_sign(config: &Config) -> Result<(), Failure> {
+    let sealing = &config.unlocking.sealing;
+    if sealing.mode == Mode::PublicOnly {
+        return Err(Failure::refused("no ring was made: ring.mode is \"public-only\", and such a replica holds no key").with_hint(
+            "Run it where ring.mode is \"full\" and the KEK is; then set ring.pin here to the ring key that it prints.",
+        ));
+    }
+    if matches!(config.provider, ProviderChoice::Postgres { .. }) && sealing.kek.is_none() {
+        return Err(Failure::refused("no ring was made: the provider is a database, which takes sealed rings alone, and no KEK is named").with_hint(
+            "Make one with `oneseal keys new-kek --out FILE`, and name it by --kek file:FILE, or kek.uri in the configuration of every replica.",
+        ));
+    }
+    Ok(())
 }
 
 /// Makes the ring if there is none. What is being made is shown on a terminal, and elsewhere told in one line for each

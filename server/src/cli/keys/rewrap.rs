@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::{Globals, Place};
 use crate::app;
+use crate::cli::alive;
 use crate::exit::{Exit, Failure};
 use crate::output;
 
@@ -46,10 +47,13 @@ pub(super) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     let to_kek = to.map(super::load).transpose()?.and_then(|config| config.unlocking.sealing.kek);
     let config = super::load(place.sources(globals))?;
     let provider = app::provider(&config.provider);
+    // Those who sign must be able to open what will be there.
+    let fleet = if yes { alive::fleet(&config).await? } else { None };
     let mut request = RewrapRequest::new(config.issuer, app::keks(&config.unlocking.sealing));
     request.pin.clone_from(&config.unlocking.sealing.pin);
     let to_kek = to_kek.as_ref().map(app::provider);
     (request.to_kek, request.from_unsealed, request.new_ring_key) = (to_kek, from_unsealed, new_ring_key);
+    request.fleet = fleet;
     (request.actor, request.reason) = ("oneseal keys rewrap".to_owned(), reason);
     let description = provider.describe();
     if !yes {

@@ -1,11 +1,10 @@
 //! Whether replicas of the fleet run, as far as anybody can tell.
 
-use oneseal_coordination::database::{Database, DatabaseError, DatabaseErrorKind};
-use oneseal_coordination::registry::{self, ReplicaState, Row, SILENT_AFTER};
 use oneseal_providers::postgres::fleets;
 use oneseal_providers::{PostgresUrl, ProviderUri};
 
 use super::held::Held;
+use crate::cli::alive::{beating as beating_in, silent};
 use crate::exit::{Exit, Failure};
 
 /// Refuses while a replica runs, naming who, and where no registry can tell unless the operator does.
@@ -51,23 +50,5 @@ async fn beating(url: &PostgresUrl, held: &Held) -> Result<Vec<String>, Failure>
     }
     names.sort_unstable();
     names.dedup();
-    let mut running = Vec::new();
-    for fleet in names {
-        match registry::rows(&database, &fleet).await {
-            Ok(rows) => running.extend(rows.into_iter().filter(is_running).map(|row| row.instance)),
-            // A database without a registry has no replicas either.
-            Err(error) if error.kind() == DatabaseErrorKind::Schema => {}
-            Err(error) => return Err(silent(&database, error)),
-        }
-    }
-    Ok(running)
-}
-
-fn is_running(row: &Row) -> bool {
-    row.state != ReplicaState::Gone && row.beat_age < SILENT_AFTER
-}
-
-fn silent(database: &Database, error: DatabaseError) -> Failure {
-    let message = format!("whether replicas run cannot be told by the registry in {}", database.location());
-    Failure::new(Exit::Unavailable, message).because(error)
+    beating_in(&database, &names).await
 }
