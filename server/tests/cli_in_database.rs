@@ -133,8 +133,8 @@ fn a_replica_of_this_host_changes_the_ring_and_direct_passes_none_by() {
     run(&mut host.command(&direct)).refused(75, &["pod-1"]);
     // Three periods later.
     host.database.execute("UPDATE oneseal.replicas SET beat_at = beat_at - interval '20 s'");
-    let done = run(&mut host.command(&["keys", "retire", "--direct", "--json"])).done().json();
-    assert_eq!(done["verb"], "retire", "{done}");
+    let done = run(&mut host.command(&["keys", "revoke", "--direct", "--dry-run", "--json"])).done().json();
+    assert_eq!(done["verb"], "revoke", "{done}");
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn a_ring_is_not_sealed_under_what_a_replica_cannot_open() {
     let rewrap = ["keys", "rewrap", "--yes", "--json", "--to-kek", &two];
     {
         let _served = host.serve();
-        run(&mut host.command(&rewrap)).refused(78, &["fleet.cannot_open", "pod-1"]);
+        run(&mut host.command(&rewrap)).refused(75, &["fleet.cannot_open", "pod-1"]);
         assert_eq!(host.revision(), "1");
         // What it has, it says.
         let done =
@@ -153,7 +153,7 @@ fn a_ring_is_not_sealed_under_what_a_replica_cannot_open() {
         assert_eq!(done["changed"], true, "{done}");
     }
     // Killed, it may have been cut off as well, and serve on.
-    run(&mut host.command(&rewrap)).refused(78, &["fleet.cannot_open", "pod-1"]);
+    run(&mut host.command(&rewrap)).refused(75, &["fleet.cannot_open", "pod-1"]);
     host.database.execute("DELETE FROM oneseal.replicas");
     assert_eq!(run(&mut host.command(&rewrap)).done().json()["changed"], true);
 }

@@ -48,7 +48,7 @@ impl Place {
             .env("ONESEAL__PROVIDER__URI", uri(&self.path("ring.json")))
             .env("ONESEAL__ISSUER__URL", "https://oidc.example")
             .env("ONESEAL__ISSUER__ALGORITHMS", "ES256");
-        variables.iter().for_each(|(name, value)| drop(command.env(name, value)));
+        command.envs(variables.iter().copied());
         let said = run(&mut command);
         let findings = said.json()["findings"].as_array().expect("findings").clone();
         (
