@@ -43,9 +43,11 @@ async fn a_token_of_the_former_issuer_verifies_against_every_replica_until_its_t
     std::fs::write(&file, json!({ "keys": [jwk] }).to_string()).unwrap();
     let now = SystemClock.wall().as_secs();
     let until = (now + SPAN_S).to_string();
+    let socket = replicas[0].admin();
+    let by_replica = ["--admin", socket.to_str().unwrap()];
     let adopt =
         ["keys", "adopt", "--from-jwks", file.to_str().unwrap(), "--public-only", "--until", &until, "--yes"];
-    let (exit, out, err) = run(&operator, &adopt).await;
+    let (exit, out, err) = run(&operator, &[&adopt[..], &by_replica].concat()).await;
     assert_eq!(exit, Some(0), "{out}{err}");
 
     let claims = json!({
@@ -58,7 +60,7 @@ async fn a_token_of_the_former_issuer_verifies_against_every_replica_until_its_t
     }
     // Whoever retires what is due finds it due at its time and no earlier.
     state::until("its time is over", async || {
-        let (exit, _, _) = run(&operator, &["keys", "retire", "--json"]).await;
+        let (exit, _, _) = run(&operator, &[&["keys", "retire", "--json"][..], &by_replica].concat()).await;
         if exit == Some(0) {
             return Some(());
         }
