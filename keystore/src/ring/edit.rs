@@ -179,6 +179,7 @@ impl Draft {
     ///
     /// # Errors
     /// The log is not what it must be.
+    #[expect(clippy::type_complexity, reason = "one pair of plain values, taken apart where it is asked for")]
     pub fn told(&self, id: Uuid) -> Result<Option<(Vec<(String, Option<String>)>, UnixTime)>, DraftError> {
         let id = id.to_string();
         let entries: Vec<_> = self.log()?.into_iter().filter(|entry| entry.change_id == id).collect();

@@ -127,11 +127,11 @@ pub(super) fn open_half(
     if reading.mode == Mode::PublicOnly {
         return Ok(opened);
     }
-    if let Some(signer) = reading.known.and_then(|known| known.signer_of(whose.kid, half.digest()?)) {
-        if is_same(signer, whose, reading) {
-            opened.kept = Some(Arc::clone(signer));
-            return Ok(opened);
-        }
+    if let Some(signer) = reading.known.and_then(|known| known.signer_of(whose.kid, half.digest()?))
+        && is_same(signer, whose, reading)
+    {
+        opened.kept = Some(Arc::clone(signer));
+        return Ok(opened);
     }
     let key = match half {
         Half::Plain(raw) => PrivateKey::parse(raw.get().as_bytes()),
