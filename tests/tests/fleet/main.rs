@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod cut_off;
+mod differing;
+mod failover;
 mod joining;
 mod outage;
 mod paused;
