@@ -54,6 +54,6 @@ async fn one_without_its_ring_leaves_to_those_that_mint_and_all_without_it_stay(
     assert_eq!(ready(&members).await, 3);
     let published = a.jwks().await.body;
     for bodies in readers.end().await {
-        assert_eq!(bodies, [published.clone()]);
+        assert_eq!(bodies, std::slice::from_ref(&published));
     }
 }
