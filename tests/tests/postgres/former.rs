@@ -28,7 +28,8 @@ async fn a_token_of_the_former_issuer_verifies_against_every_replica_until_its_t
         start.more.push_str("[rotation]\npreset = \"lab\"\n");
         start
     };
-    let operator = start("operator");
+    // With a replica's own configuration, as on its host.
+    let operator = start("a");
     let (exit, out, err) = run(&operator, &["keys", "init", "--alg", "ES256", "--json"]).await;
     assert_eq!(exit, Some(0), "{out}{err}");
     let replicas = [start("a").ready().await, start("b").ready().await];

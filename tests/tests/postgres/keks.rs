@@ -53,7 +53,7 @@ async fn in_each_state_of_a_kek_rotation_a_restart_needs_the_keks_that_it_names_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rewrap_is_not_noticed_by_a_replica_that_has_both_keks() {
+async fn a_rewrap_waits_for_replicas_that_could_not_open_it_and_is_not_noticed_by_those_that_can() {
     let Some(place) = Place::new().await else { return };
     let keeper = Keeper::new(&place.issuer, 1);
     let before = keeper.first(&SystemClock).await;
@@ -69,7 +69,11 @@ async fn a_rewrap_is_not_noticed_by_a_replica_that_has_both_keks() {
     assert!(old.try_mint(&pod()).await.status.is_success(), "it signs on with what it can open");
 
     let operator = with(&place, "operator", &[2, 1]);
-    let rewrap = ["keys", "rewrap", "--yes", "--json"];
+    let (row, rewrap) = (place.row(), ["keys", "rewrap", "--yes", "--json"]);
+    let (exit, out, err) = run(&operator, &rewrap).await;
+    assert!(exit != Some(0) && err.contains("fleet.cannot_open") && err.contains('a'), "{exit:?} {out}{err}");
+    assert_eq!(place.row(), row, "nothing was written");
+
     drop(old.kill().await);
     place.forget_replicas();
     let both = with(&place, "b", &[1, 2]).ready().await;
