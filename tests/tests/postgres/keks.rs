@@ -71,7 +71,9 @@ async fn a_rewrap_waits_for_replicas_that_could_not_open_it_and_is_not_noticed_b
     let operator = with(&place, "operator", &[2, 1]);
     let (row, rewrap) = (place.row(), ["keys", "rewrap", "--yes", "--json"]);
     let (exit, out, err) = run(&operator, &rewrap).await;
-    assert!(exit != Some(0) && err.contains("fleet.cannot_open") && err.contains('a'), "{exit:?} {out}{err}");
+    let said: Value = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}{err}"));
+    let found = &said["error"]["findings"][0];
+    assert_eq!((exit, &found["code"], &found["place"]), (Some(75), &"fleet.cannot_open".into(), &"a".into()));
     assert_eq!(place.row(), row, "nothing was written");
 
     drop(old.kill().await);
