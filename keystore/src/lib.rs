@@ -31,6 +31,8 @@ pub mod algorithm;
 mod codes;
 mod digest;
 pub mod executor;
+#[cfg(feature = "seal")]
+pub mod export;
 pub mod findings;
 pub mod fleet;
 mod init;

@@ -91,6 +91,19 @@ pub(crate) async fn read<T: Send + 'static>(
     Read { result, asked_passphrase: true }
 }
 
+impl Passphrase {
+    /// Loads one from its provider: the only entry, or of several the one called `passphrase`.
+    ///
+    /// # Errors
+    /// Each fault as a finding at the place `passphrase`.
+    ///
+    /// # Cancel safety
+    /// Changes nothing.
+    pub async fn load(provider: &dyn SecretProvider) -> Result<Self, Findings> {
+        passphrase(provider).await
+    }
+}
+
 /// Loads the passphrase; every fault is told as one of the place `passphrase`.
 pub(crate) async fn passphrase(provider: &dyn SecretProvider) -> Result<Passphrase, Findings> {
     let description = provider.describe();

@@ -29,6 +29,21 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     write(&target, bytes).map_err(|error| not_written(path, error))
 }
 
+/// Writes a line to a new file of mode 0600, never over what is there: a key that was overwritten takes everything with
+/// it that it opens. A file that could not be written whole is removed.
+///
+/// # Errors
+/// Not written; the exit code is that of the cause.
+pub(crate) fn create_private(path: &Path, line: &str) -> Result<(), Failure> {
+    let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    let mut file = created.map_err(|error| not_written(path, error))?;
+    let written = file.write_all(line.as_bytes()).and_then(|()| file.write_all(b"\n"));
+    written.and_then(|()| file.sync_all()).map_err(|error| {
+        drop(fs::remove_file(path));
+        not_written(path, error)
+    })
+}
+
 /// What stands where something is to be written.
 #[derive(Debug)]
 pub(crate) enum There {

@@ -135,6 +135,33 @@ fn a_key_from_elsewhere_is_taken_in_under_its_own_name() {
     wired.refused(64, &["no private half crosses the wire"]);
 }
 
+#[test]
+fn an_encrypted_key_is_taken_in_with_its_passphrase() {
+    let lab = Lab::new();
+    let (key, passphrase) = (lab.path("key.enc.pem"), lab.path("passphrase"));
+    let encrypted = include_str!("../../keystore/tests/vectors/forms/p256.scrypt-aes256.enc.pem");
+    for (path, content) in [(&key, encrypted), (&passphrase, "wrong canary\n")] {
+        fs::write(path, content).expect("written");
+        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("set");
+    }
+    let uri = format!("file:{}", text(&passphrase));
+    let adopt = [text(&key), "--kid", "2024-key"];
+    let with = [&adopt[..], &["--passphrase", &uri]].concat();
+    lab.keys("adopt", &adopt).refused(78, &["key.encrypted", "--passphrase"]);
+    let wrong = lab.keys("adopt", &with);
+    wrong.refused(78, &["key.wrong_passphrase"]);
+    assert!(!wrong.err.contains("canary"), "{wrong:?}");
+    let gone = [&adopt[..], &["--passphrase", "file:/no/such/passphrase"]].concat();
+    lab.keys("adopt", &gone).refused(78, &["provider.not_found", "passphrase"]);
+    assert_eq!(lab.states(), ["active"]);
+
+    fs::write(&passphrase, "correct-horse\n").expect("written");
+    let taken = lab.keys("adopt", &with);
+    assert_eq!(taken.code, Some(0), "{taken:?}");
+    assert_eq!(lab.ring()["keys"][1]["kid"], "2024-key");
+    assert_eq!(lab.states(), ["active", "pending"]);
+}
+
 /// kube-apiserver's: RS256, and a kid that is the hash of the SPKI (kubernetes/pkg/serviceaccount/jwt.go).
 #[test]
 fn a_former_issuers_set_shows_its_thumbprints_and_wants_yes() {

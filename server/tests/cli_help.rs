@@ -103,6 +103,8 @@ fn scene() -> TempDir {
                          [process]\ndrain_delay = \"0s\"\n\
                          [admin]\nmint = true\nmint_audiences = [\"rp\"]\n";
     fs::write(dir.path().join("oneseal.toml"), configuration).expect("written");
+    let recipient = include_str!("../../keystore/tests/vectors/recipient/p256.pub.jwk");
+    fs::write(dir.path().join("recipient.jwk"), recipient).expect("written");
     dir
 }
 

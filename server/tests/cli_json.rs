@@ -64,6 +64,12 @@ fn every_answer_is_as_its_schema_says() {
     }
     judge.judge("keys-export", &judge.keys("export", &["--out", &file("jwks.json")]));
     judge.judge("keys-export", &judge.keys("export", &["--site", &file("site")]));
+    let recipient = concat!(env!("CARGO_MANIFEST_DIR"), "/../keystore/tests/vectors/recipient/p256.pub.jwk");
+    let private = ["--private", "--to-jwk", recipient, "--yes"];
+    judge.judge("keys-export", &judge.keys("export", &private));
+    let to_file = [&private[..], &["--out", &file("key.jwe")]].concat();
+    judge.judge("keys-export", &judge.keys("export", &to_file));
+    judge.judge("error", &judge.keys("export", &private[..3]));
 
     judge.judge("keys-change", &judge.keys("rotate", &["--dry-run"]));
     judge.judge("keys-change", &judge.keys("rotate", &["--reason", "a test"]));

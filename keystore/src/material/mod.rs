@@ -120,6 +120,12 @@ impl PrivateKey {
     pub fn expose_jwk(&self) -> Zeroizing<String> {
         private_jwk::write(&self.public, &self.secret)
     }
+
+    /// The same with the members `kid`, `alg` and `use` behind them: what leaves for a recipient who has nothing else.
+    #[cfg(feature = "seal")]
+    pub(crate) fn expose_named_jwk(&self, kid: &crate::KeyId, algorithm: Algorithm) -> Zeroizing<String> {
+        private_jwk::named(&self.expose_jwk(), kid, algorithm)
+    }
 }
 
 impl fmt::Debug for PrivateKey {

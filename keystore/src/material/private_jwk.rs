@@ -89,6 +89,22 @@ pub(super) fn write(public: &PublicKey, secret: &Secret) -> Zeroizing<String> {
     out
 }
 
+/// A private JWK with the name and algorithm of its key.
+#[cfg(feature = "seal")]
+pub(super) fn named(jwk: &str, kid: &crate::KeyId, algorithm: Algorithm) -> Zeroizing<String> {
+    // A quote or backslash in a kid is written as two; never reallocated, as above.
+    let capacity = jwk.len() + 64 + 2 * crate::KeyId::MAX_LEN;
+    let mut out = Zeroizing::new(String::with_capacity(capacity));
+    out.push_str(jwk.strip_suffix('}').unwrap_or(jwk));
+    out.push_str(",\"kid\":");
+    crate::jwk::write_json_ascii(&mut out, kid.as_str());
+    member(&mut out, "alg", |out| out.push_str(algorithm.as_str()));
+    member(&mut out, "use", |out| out.push_str("sig"));
+    out.push('}');
+    debug_assert!(out.len() <= capacity, "a reallocation left a copy behind");
+    out
+}
+
 fn member(out: &mut String, name: &str, value: impl FnOnce(&mut String)) {
     if !out.ends_with('{') {
         out.push(',');

@@ -1,4 +1,5 @@
-//! The one file that uses josekit: encrypts and decrypts a compact JWE (RFC 7516) with A256KW and A256GCM.
+//! The one file that uses josekit: encrypts and decrypts a compact JWE (RFC 7516) with A256KW and A256GCM, and encrypts
+//! one whose content key was wrapped for a recipient.
 //!
 //! josekit brings OpenSSL, takes whatever algorithm a header names, inflates what says `zip`, and wipes nothing. So
 //! it is given little: a header that `super` has judged first, a content key that we own, and never the KEK, which
@@ -13,13 +14,13 @@ use aws_lc_rs::key_wrap::{AES_256, AesKek, KeyWrap};
 use aws_lc_rs::rand;
 use josekit::JoseError;
 use josekit::jwe::{
-    A256KW, JweAlgorithm, JweContentEncryption, JweDecrypter, JweEncrypter, JweHeader, deserialize_compact,
-    serialize_compact,
+    A256KW, ECDH_ES_A256KW, JweAlgorithm, JweContentEncryption, JweDecrypter, JweEncrypter, JweHeader,
+    RSA_OAEP_256, deserialize_compact, serialize_compact,
 };
 use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
-use super::{SealError, WRAPPED_LEN};
+use super::{SealError, WRAPPED_LEN, recipient};
 
 /// Encrypts `plaintext` under the protected `header`, whose members are written in their order.
 pub(super) fn encrypt(
@@ -32,6 +33,19 @@ pub(super) fn encrypt(
     rand::fill(&mut *content_key).map_err(|_| SealError::Failed)?;
     let wrapping = Wrapping { kek: Zeroizing::new(*kek), content_key: OnceLock::from(content_key) };
     serialize_compact(plaintext, &header, &wrapping).map_err(|_| SealError::Failed)
+}
+
+/// Encrypts `plaintext` with a content key that was wrapped for somebody already, as the protected `header` says.
+pub(super) fn encrypt_wrapped(
+    header: Map<String, Value>,
+    plaintext: &[u8],
+    content_key: Zeroizing<[u8; KEY_LEN]>,
+    wrapped: Vec<u8>,
+) -> Result<String, SealError> {
+    let header = JweHeader::from_map(header).map_err(|_| SealError::Failed)?;
+    let is_rsa = header.algorithm() == Some(recipient::RSA_OAEP_256);
+    let prepared = Prepared { is_rsa, content_key, wrapped };
+    serialize_compact(plaintext, &header, &prepared).map_err(|_| SealError::Failed)
 }
 
 /// Decrypts a JWE that `super` has judged: nothing else may come here.
@@ -111,6 +125,48 @@ impl JweDecrypter for Wrapping {
 
     fn box_clone(&self) -> Box<dyn JweDecrypter> {
         Box::new(self.clone())
+    }
+}
+
+/// Hands josekit a content key and what it was wrapped into.
+#[derive(Clone)]
+struct Prepared {
+    is_rsa: bool,
+    content_key: Zeroizing<[u8; KEY_LEN]>,
+    wrapped: Vec<u8>,
+}
+
+impl JweEncrypter for Prepared {
+    fn algorithm(&self) -> &dyn JweAlgorithm {
+        if self.is_rsa { &*RSA_OAEP_256 } else { &*ECDH_ES_A256KW }
+    }
+
+    fn key_id(&self) -> Option<&str> {
+        None
+    }
+
+    fn compute_content_encryption_key(
+        &self,
+        _: &dyn JweContentEncryption,
+        _: &JweHeader,
+        _: &mut JweHeader,
+    ) -> Result<Option<Cow<'_, [u8]>>, JoseError> {
+        Ok(Some(Cow::Borrowed(self.content_key.as_slice())))
+    }
+
+    fn encrypt(&self, _: &[u8], _: &JweHeader, _: &mut JweHeader) -> Result<Option<Vec<u8>>, JoseError> {
+        Ok(Some(self.wrapped.clone()))
+    }
+
+    fn box_clone(&self) -> Box<dyn JweEncrypter> {
+        Box::new(self.clone())
+    }
+}
+
+/// josekit asks for it; it must not show a key.
+impl fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Prepared(***)")
     }
 }
 

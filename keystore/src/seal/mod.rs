@@ -18,6 +18,8 @@ mod codes;
 #[cfg(feature = "seal")]
 mod jwe;
 mod kek;
+#[cfg(feature = "seal")]
+mod recipient;
 mod source;
 
 use base64::Engine;
@@ -27,6 +29,8 @@ use serde_json::{Map, Value};
 pub use self::codes::CODES;
 pub(crate) use self::codes::{KEK_PREVIOUS_NEEDED, KEK_PREVIOUS_UNNEEDED};
 pub use self::kek::{Kek, KekError, Keks};
+#[cfg(feature = "seal")]
+pub use self::recipient::{Recipient, RecipientError};
 pub(crate) use self::source::load;
 use crate::{Algorithm, IssuerUrl, KeyId, json};
 

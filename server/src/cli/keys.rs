@@ -1,4 +1,5 @@
-//! `oneseal keys`: make the first key, and look at what is there. Private halves never leave by this door.
+//! `oneseal keys`: make the first key, look at what is there, and change it. Private halves leave by one door, sealed to
+//! a named recipient.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -7,7 +8,7 @@ use std::sync::Arc;
 use clap::Subcommand;
 use oneseal_coordination::SystemClock;
 use oneseal_keystore::{Algorithm, Finding, Keystore, KeystoreOptions, Snapshot};
-use oneseal_providers::Description;
+use oneseal_providers::{Description, SecretProvider};
 
 use super::Globals;
 use crate::app;
@@ -21,6 +22,7 @@ mod export;
 pub(crate) mod init;
 mod list;
 mod new_kek;
+mod private;
 mod rewrap;
 mod show;
 mod site;
@@ -64,9 +66,9 @@ enum Verb {
     Revoke(change::Revoke),
     /// Take in a key from elsewhere, or the key set of a former issuer
     Adopt(adopt::Args),
-    /// Export the public keys
+    /// Export the public keys, or one private half for a named recipient
     ///
-    /// There is no option for private halves.
+    /// A private half leaves as a JWE that its recipient alone can open, never in plain text.
     Export(export::Args),
     /// Seal the ring anew: under another KEK, with another ring key, or for the first time
     ///
@@ -159,6 +161,22 @@ struct Opened {
 
 /// Reads the ring. Where it rests, and with which algorithms it is served, is not judged: that is `check`'s to say.
 async fn open(place: Place, globals: &Globals) -> Result<Opened, Failure> {
+    let Looking { provider, options, file } = looking(place, globals)?;
+    let description = provider.describe();
+    let opened = Keystore::open(provider, options, Arc::new(SystemClock)).await;
+    let (keystore, _not_followed) = opened.map_err(Failure::found)?;
+    Ok(Opened { provider: description, snapshot: keystore.snapshot(), file })
+}
+
+/// What a ring is read with, to be looked at.
+struct Looking {
+    provider: Arc<dyn SecretProvider>,
+    options: KeystoreOptions,
+    /// The file or directory that it is read from.
+    file: Option<PathBuf>,
+}
+
+fn looking(place: Place, globals: &Globals) -> Result<Looking, Failure> {
     // Nothing is put in force by looking.
     let config = load(place.sources(globals).yes(true))?;
     let file = match &config.provider {
@@ -171,8 +189,6 @@ async fn open(place: Place, globals: &Globals) -> Result<Opened, Failure> {
         | ProviderChoice::Postgres { .. }
         | ProviderChoice::Inline { .. }) => other,
     };
-    let provider = app::provider(&choice);
-    let description = provider.describe();
     let mut options = KeystoreOptions::new(config.issuer);
     options.algorithms = Algorithm::ALL.to_vec();
     options.rotation = config.settings.rotation;
@@ -181,9 +197,7 @@ async fn open(place: Place, globals: &Globals) -> Result<Opened, Failure> {
     options.keks = app::keks(&config.unlocking.sealing);
     options.pin = config.unlocking.sealing.pin;
     options.mode = config.unlocking.sealing.mode;
-    let opened = Keystore::open(provider, options, Arc::new(SystemClock)).await;
-    let (keystore, _not_followed) = opened.map_err(Failure::found)?;
-    Ok(Opened { provider: description, snapshot: keystore.snapshot(), file })
+    Ok(Looking { provider: app::provider(&choice), options, file })
 }
 
 fn load(sources: Sources) -> Result<Config, Failure> {

@@ -216,6 +216,7 @@ pub(crate) static PAGES: &[Page] = &[
         exits: &[DONE, NOT_WRITTEN, EARLY, NOT_ALLOWED, NOT_KEPT],
         examples: &[
             "oneseal keys adopt former.pem --config oneseal.toml --kid 2024-key",
+            "oneseal keys adopt former.enc.pem --config oneseal.toml --passphrase file:./passphrase",
             "oneseal keys adopt --config oneseal.toml --from-jwks former.json --public-only --until 2099-01-01T00:00:00Z --yes",
         ],
     },
@@ -226,12 +227,13 @@ pub(crate) static PAGES: &[Page] = &[
             (1, "there is no such key"),
             (69, "the provider does not answer, or there is no room for the file"),
             (77, "the provider or the file system says no"),
-            (78, "configuration, key, directory or file refused, or nothing there"),
+            (78, "configuration, key, recipient, directory or file refused, or nothing there"),
         ],
         examples: &[
             "oneseal keys export --config oneseal.toml --out jwks.json",
             "oneseal keys export --config oneseal.toml --format pem",
             "oneseal keys export --config oneseal.toml --site ./site",
+            "oneseal keys export --config oneseal.toml --private --to-jwk recipient.jwk --out key.jwe --yes",
         ],
     },
     Page {

@@ -2,28 +2,31 @@
 //! keys of a former issuer, whose tokens then verify against this set until their time.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use oneseal::UnixTime;
 use oneseal_coordination::SystemClock;
-use oneseal_keystore::material::PrivateKey;
+use oneseal_keystore::material::{KeyError, Passphrase, PrivateKey};
 use oneseal_keystore::steps::{Adoption, Foreign, Request};
 use oneseal_keystore::{Algorithm, IssuerUrl, KeyId};
 use oneseal_providers::{ErrorKind, FileProvider, ProviderUri, SecretProvider};
 use oneseal_relying_party::fetch::{self, FetchOptions, Fetcher};
 use oneseal_relying_party::survey::survey;
 use serde_json::{Map, Value, json};
+use tokio::task::spawn_blocking;
+use zeroize::Zeroizing;
 
 use super::Globals;
 use super::change::{Asked, Common, plain};
 use crate::config::disk;
 use crate::exit::{Exit, Failure};
-use crate::{gate, output, times};
+use crate::{app, gate, output, times};
 
 /// What to take in.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The private key: a file, or a provider such as env:NAME
+    /// The private key: a file, or a provider such as env:NAME; if it is encrypted, with --passphrase
     #[arg(value_name = "FILE|URI", required_unless_present = "from_jwks", conflicts_with = "from_jwks")]
     from: Option<String>,
     /// The name that the key has in the world [default: its thumbprint]
@@ -139,7 +142,7 @@ async fn private(
     common: Common,
     globals: &Globals,
 ) -> Result<Exit, Failure> {
-    let key = read_key(from).await?;
+    let key = read_key(from, &common, globals).await?;
     let algorithm =
         alg.or(key.declared_algorithm()).unwrap_or_else(|| key.public().key_type().default_algorithm());
     let kid = match kid {
@@ -154,10 +157,10 @@ async fn private(
     plain(Asked { request, members: Map::new(), loses: None }, common, globals).await
 }
 
-async fn read_key(from: &str) -> Result<PrivateKey, Failure> {
+async fn read_key(from: &str, common: &Common, globals: &Globals) -> Result<PrivateKey, Failure> {
     let provider = match ProviderUri::parse(from) {
         Ok(uri) => uri.open().map_err(|error| Failure::usage("the key to adopt").because(error))?,
-        Err(_) => std::sync::Arc::new(FileProvider::new(from)) as std::sync::Arc<dyn SecretProvider>,
+        Err(_) => Arc::new(FileProvider::new(from)) as Arc<dyn SecretProvider>,
     };
     let loaded = provider.load().await;
     let record = loaded.map_err(|error| {
@@ -172,9 +175,34 @@ async fn read_key(from: &str) -> Result<PrivateKey, Failure> {
     let (Some((_, value)), None) = (values.next(), values.next()) else {
         return Err(Failure::usage("the key to adopt is one file, and this is a directory of several"));
     };
-    PrivateKey::parse(value.expose()).map_err(|error| {
-        Failure::refused(format!("{} ({})", error.code().meaning, error.code().name)).because(error)
-    })
+    match PrivateKey::parse(value.expose()) {
+        Err(error @ KeyError::Encrypted) => match passphrase(common, globals).await? {
+            Some(passphrase) => opened(value.expose(), passphrase).await?.map_err(refused),
+            None => {
+                Err(refused(error).with_hint("Here --passphrase file:PATH or env:NAME names it as well."))
+            }
+        },
+        read => read.map_err(refused),
+    }
+}
+
+/// The one that the command line or the configuration names. The halves of a ring document have none, so that it can be
+/// no other key's.
+async fn passphrase(common: &Common, globals: &Globals) -> Result<Option<Passphrase>, Failure> {
+    let config = super::load(common.sources(globals))?;
+    let Some(provider) = app::passphrase(&config.unlocking) else { return Ok(None) };
+    Passphrase::load(&*provider).await.map(Some).map_err(Failure::found)
+}
+
+/// Deriving takes up to a second, on a thread of its own.
+async fn opened(value: &[u8], passphrase: Passphrase) -> Result<Result<PrivateKey, KeyError>, Failure> {
+    let value = Zeroizing::new(value.to_vec());
+    let opening = spawn_blocking(move || PrivateKey::parse_with(&value, &passphrase));
+    opening.await.map_err(|error| Failure::internal("the key to adopt was not opened").because(error))
+}
+
+fn refused(error: KeyError) -> Failure {
+    Failure::refused(format!("{} ({})", error.code().meaning, error.code().name)).because(error)
 }
 
 /// Whether relying parties can have the key already, by the issuer's own word.

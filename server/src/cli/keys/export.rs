@@ -1,4 +1,5 @@
-//! `oneseal keys export`: the public keys, for a relying party that cannot fetch them.
+//! `oneseal keys export`: the public keys, for a relying party that cannot fetch them; or, with `--private`, one private
+//! half for a named recipient.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -15,7 +16,7 @@ use x509_cert::der::Decode as _;
 use x509_cert::spki::SubjectPublicKeyInfoRef;
 
 use super::choose::{Wanted, listed};
-use super::{Globals, Place, site};
+use super::{Globals, Place, private, site};
 use crate::exit::{Exit, Failure};
 use crate::files::{self, There};
 use crate::output;
@@ -28,11 +29,11 @@ pub(super) struct Args {
     /// How they are written
     #[arg(long, value_enum, default_value_t = Format::Jwks)]
     format: Format,
-    /// This key alone, by its kid or a beginning that no other has; with pem and spki
+    /// This key alone, by its kid or a beginning that no other has; with pem, spki and --private
     // A kid may begin with a hyphen.
     #[arg(long, value_name = "KID", allow_hyphen_values = true)]
     kid: Option<String>,
-    /// Write this file, whole or not at all [default: standard output]
+    /// Write this file, whole or not at all; with --private a new one, mode 0600 [default: standard output]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Write both discovery documents and the JWKS below this directory, as the server serves them, for a bucket or
@@ -48,8 +49,15 @@ pub(super) struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    #[arg(long, hide = true)]
+    /// Export one private half, as a JWE that the recipient alone can open; wants --to-jwk and --yes
+    #[arg(long, conflicts_with_all = ["format", "site"])]
     private: bool,
+    /// Who is to open it: a file with their public JWK, RSA from 2048 bits or EC on P-256 or P-384
+    #[arg(long, value_name = "FILE", requires = "private")]
+    to_jwk: Option<PathBuf>,
+    /// Let the private half leave; without this it is only said which key would go to whom
+    #[arg(long, requires = "private")]
+    yes: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -63,11 +71,14 @@ enum Format {
 }
 
 pub(super) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> {
-    let Args { place, format, kid, out, site, alg, allow_key_replacement, json, private } = args;
+    let Args { place, format, kid, out, site, alg, allow_key_replacement, json, private, to_jwk, yes } = args;
     if private {
-        let message = "private halves are not exported: nothing but the replicas needs them. To give the ring another \
-                       place, copy it with the means of that place (a file, a Secret)";
-        return Err(Failure::usage(message));
+        let Some(to_jwk) = to_jwk else {
+            let message = "a private half leaves only as a JWE for a named recipient: name a file with their public \
+                           JWK by --to-jwk";
+            return Err(Failure::usage(message));
+        };
+        return private::run(private::Asked { place, kid, to_jwk, out, yes, json }, globals).await;
     }
     if let Some(dir) = site {
         let config = super::load(place.sources(globals).flag("--alg", "issuer.algorithms", alg))?;

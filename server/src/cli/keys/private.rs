@@ -1,0 +1,116 @@
+//! `oneseal keys export --private`: one private half, as a JWE for a named recipient. It is said which key goes to whom
+//! before it goes, and once it has gone there is one line for a log.
+
+use std::path::{Path, PathBuf};
+
+use oneseal_coordination::{Clock, SystemClock};
+use oneseal_keystore::Mode;
+use oneseal_keystore::export::{self, ExportError, PrivateExport};
+use oneseal_keystore::seal::Recipient;
+use serde_json::json;
+
+use super::choose::Wanted;
+use super::{Globals, Looking, Place};
+use crate::config::disk;
+use crate::exit::{Exit, Failure};
+use crate::{files, output, times};
+
+/// Which key, to whom, and where to.
+pub(super) struct Asked {
+    pub(super) place: Place,
+    pub(super) kid: Option<String>,
+    pub(super) to_jwk: PathBuf,
+    pub(super) out: Option<PathBuf>,
+    pub(super) yes: bool,
+    pub(super) json: bool,
+}
+
+pub(super) async fn run(asked: Asked, globals: &Globals) -> Result<Exit, Failure> {
+    let Asked { place, kid, to_jwk, out, yes, json } = asked;
+    let recipient = recipient(&to_jwk)?;
+    let Looking { provider, options, .. } = super::looking(place.clone(), globals)?;
+    if options.mode == Mode::PublicOnly {
+        return Err(failure(ExportError::PublicOnly));
+    }
+    let opened = super::open(place, globals).await?;
+    let kid = Wanted { kid, ..Wanted::default() }.one(opened.snapshot.keys())?.kid.clone();
+    let export = export::open(&*provider, &options, kid, recipient).await.map_err(failure)?;
+    let plan = plan(&export);
+    if !yes {
+        let message = format!("nothing was exported: {plan}. Say --yes to export it");
+        return Err(Failure::usage(message));
+    }
+    output::complain(&plan);
+    let jwe = export.seal().map_err(|error| Failure::internal("nothing was exported").because(error))?;
+    if let Some(path) = &out {
+        files::create_private(path, &jwe)?;
+    }
+    output::complain(&log_line(&export, options.issuer.as_str()));
+    told(&export, &jwe, out.as_deref(), json)
+}
+
+fn recipient(path: &Path) -> Result<Recipient, Failure> {
+    let named = || format!("--to-jwk {}", path.display());
+    let text = disk::read_bytes(path, Recipient::MAX_LEN)
+        .map_err(|error| Failure::refused(format!("{} cannot be read", named())).because(error))?;
+    Recipient::parse(&text).map_err(|error| Failure::refused(named()).because(error))
+}
+
+fn plan(export: &PrivateExport) -> String {
+    let recipient = export.recipient();
+    format!(
+        "the private half of {} ({}, {}) goes to the recipient {}, thumbprint {}, as a JWE ({} and A256GCM): compare \
+         that thumbprint with the recipient's own; whoever holds that key can then sign in this issuer's name",
+        export.kid(),
+        export.algorithm(),
+        export.state().as_str(),
+        recipient.kid(),
+        recipient.thumbprint(),
+        recipient.algorithm(),
+    )
+}
+
+/// For whoever keeps the output of such commands.
+fn log_line(export: &PrivateExport, issuer: &str) -> String {
+    format!(
+        "key.private_exported at={} uid={} issuer={issuer} kid={} thumbprint={} recipient={}",
+        times::rfc3339(SystemClock.wall()),
+        rustix::process::getuid().as_raw(),
+        export.kid(),
+        export.thumbprint(),
+        export.recipient().thumbprint(),
+    )
+}
+
+fn told(export: &PrivateExport, jwe: &str, out: Option<&Path>, json: bool) -> Result<Exit, Failure> {
+    if json {
+        let recipient = export.recipient();
+        let told = json!({
+            "format": "jwe",
+            "kid": export.kid().as_str(),
+            "alg": export.algorithm().as_str(),
+            "thumbprint": export.thumbprint().as_str(),
+            "recipient": {
+                "kid": recipient.kid().as_str(),
+                "thumbprint": recipient.thumbprint().as_str(),
+                "alg": recipient.algorithm(),
+            },
+            "file": out.map(Path::to_string_lossy),
+            "jwe": out.is_none().then_some(jwe),
+        });
+        return output::answer(told, Exit::Done);
+    }
+    match out {
+        Some(path) => output::print_line(&format!("wrote {} (mode 0600)", path.display()))?,
+        None => output::print_line(jwe)?,
+    }
+    Ok(Exit::Done)
+}
+
+fn failure(error: ExportError) -> Failure {
+    match error {
+        ExportError::Unreadable(found) => Failure::found(found),
+        error @ ExportError::NoKey => Failure::new(Exit::No, error.to_string()),
+        error => Failure::refused(error.to_string()),
+    }
+}
