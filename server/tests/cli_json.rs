@@ -67,8 +67,8 @@ fn every_answer_is_as_its_schema_says() {
     let recipient = concat!(env!("CARGO_MANIFEST_DIR"), "/../keystore/tests/vectors/recipient/p256.pub.jwk");
     let private = ["--private", "--to-jwk", recipient, "--yes"];
     judge.judge("keys-export", &judge.keys("export", &private));
-    let to_file = [&private[..], &["--out", &file("key.jwe")]].concat();
-    judge.judge("keys-export", &judge.keys("export", &to_file));
+    let out = file("key.jwe");
+    judge.judge("keys-export", &judge.keys("export", &[&private[..], &["--out", &out]].concat()));
     judge.judge("error", &judge.keys("export", &private[..3]));
 
     judge.judge("keys-change", &judge.keys("rotate", &["--dry-run"]));
