@@ -162,7 +162,10 @@ async fn what_cannot_leave_says_why() {
     let ring = include_bytes!("golden/ring-1.json");
     let unread = export::open(&InlineProvider::new(b"{".to_vec()), &options(), kid(P256), to()).await;
     assert!(matches!(unread, Err(ExportError::Unreadable(_))), "{unread:?}");
-    let other = export::open(&InlineProvider::new(ring.to_vec()), &options(), kid(P256), to()).await;
-    assert!(matches!(other, Err(ExportError::Unreadable(_) | ExportError::NoKey)), "{other:?}");
+    let ring = InlineProvider::new(ring.to_vec());
+    assert_eq!(export::open(&ring, &options(), kid(P256), to()).await.unwrap().thumbprint(), kid(P256));
+    let other = KeystoreOptions::new(IssuerUrl::parse("https://other.example", "test").unwrap());
+    let refused = export::open(&ring, &other, kid(P256), to()).await;
+    assert!(matches!(refused, Err(ExportError::Unreadable(_))), "{refused:?}");
     assert_eq!(exported(P256, to()).await.unwrap().algorithm(), Algorithm::Es256);
 }
