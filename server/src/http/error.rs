@@ -29,7 +29,8 @@ pub(crate) struct ApiError {
     allow: Option<&'static str>,
     challenge: Option<&'static str>,
     retry_after: Option<Duration>,
-    details: Map<String, Value>,
+    /// Boxed: every handler passes this by value, and few errors have any.
+    details: Box<Map<String, Value>>,
 }
 
 impl ApiError {
@@ -155,7 +156,7 @@ impl ApiError {
     pub(crate) fn response(&self) -> Response<Bytes> {
         let mut body = json!({ "error": self.error, "error_description": self.description });
         if let Value::Object(members) = &mut body {
-            members.extend(self.details.clone());
+            members.extend((*self.details).clone());
         }
         body.sort_all_objects();
         let body = body.to_string();
@@ -187,7 +188,7 @@ impl ApiError {
             allow: None,
             challenge: None,
             retry_after: None,
-            details: Map::new(),
+            details: Box::default(),
         }
     }
 
@@ -259,7 +260,7 @@ impl From<ExecuteError> for ApiError {
             Some(_) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "refused", words),
             None => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", words),
         };
-        Self { details: key_answers::of_error(&error), ..answer }
+        Self { details: Box::new(key_answers::of_error(&error)), ..answer }
     }
 }
 
