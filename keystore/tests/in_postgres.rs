@@ -50,7 +50,7 @@ fn a_promoted_standby_without_the_last_revision_changes_nothing_that_is_served()
         let cancel = CancellationToken::new();
         let following = follower.run(cancel.clone(), |_| panic!("an older revision is served"));
         let refused = async {
-            while !keystore.refusal().is_some_and(|finding| finding.code.name == "ring.rolled_back") {
+            while keystore.refusal().is_none_or(|finding| finding.code.name != "ring.rolled_back") {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
             cancel.cancel();

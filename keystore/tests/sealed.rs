@@ -86,6 +86,7 @@ impl Live {
         let (swapped, swaps) = unbounded_channel();
         let cancel = CancellationToken::new();
         let on_swap = move |snapshot: &Arc<Snapshot>| drop(swapped.send(Arc::clone(snapshot)));
+        #[expect(clippy::disallowed_methods, reason = "the handle is kept and joined in stop()")]
         let task = tokio::spawn(follower.run(cancel.clone(), on_swap));
         Self { provider, keystore, swaps, cancel, task }
     }

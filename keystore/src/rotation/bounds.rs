@@ -150,7 +150,7 @@ mod tests {
                 "erase_private_after",
                 "1 s to 90450 s",
             ),
-            (Rotation { emergency_wait_s: 0, ..good.clone() }, "emergency_wait", "1 s to 3600 s"),
+            (Rotation { emergency_wait_s: 0, ..good }, "emergency_wait", "1 s to 3600 s"),
         ];
         for (times, knob, range) in cases {
             let findings = times.check("rotation");

@@ -66,10 +66,7 @@ fn what_is_sealed_opens_for_its_own_key_alone() {
         ("key_alg", Whose { alg: Algorithm::Es384, ..ours.clone() }),
         (
             "iss",
-            Whose {
-                issuer: IssuerUrl::parse("https://oidc.example/tenant/", "test").expect("good"),
-                ..ours.clone()
-            },
+            Whose { issuer: IssuerUrl::parse("https://oidc.example/tenant/", "test").expect("good"), ..ours },
         ),
     ];
     for (member, other) in others {

@@ -392,7 +392,9 @@ pub(crate) static PAGES: &[Page] = &[
             (1, "the log is broken"),
             (78, "configuration or database refused"),
         ],
-        examples: &["timeout --preserve-status -s INT 2 oneseal events follow --config oneseal.toml --after 0"],
+        examples: &[
+            "timeout --preserve-status -s INT 2 oneseal events follow --config oneseal.toml --after 0",
+        ],
     },
     Page {
         verb: "events prune",
