@@ -43,7 +43,7 @@ async fn a_declared_shared_cache_gets_a_grace_period() {
     let mut rotation = Rotation::default();
     rotation.shared_cache = true;
     rotation.jwks_max_age_s = 120;
-    rotation.publish_lead_s = Some(7200);
+    rotation.publish_lead_s = Some(100_000);
     let running = start(URL, bare(&[("current.pem", ES256)]), |builder| {
         builder.algorithms([Algorithm::Es256]).rotation(rotation)
     });
