@@ -3,7 +3,7 @@
 //! A document has two halves. The *public* one is the JSON object without `private`, `sealed` and `sig`; in its
 //! canonical form (RFC 8785) it is what the digest names and what the signature covers. The *private* one is the
 //! private JWKs, sealed or not, which are read straight from the provider's secret bytes and never become `serde_json`
-//! values. Taking the two apart is [`halves`](super::halves)'s, whom to believe is [`trust`](super::trust)'s.
+//! values. Taking the two apart is [`halves`](super::halves)'s, whom to believe is [`trust`]'s.
 
 use std::collections::BTreeSet;
 

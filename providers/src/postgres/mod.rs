@@ -13,7 +13,7 @@
 //! - **The revision is (incarnation, revision, digest of the stored bytes).** The database computes the digest itself,
 //!   so that a row changed by hand has another revision.
 //! - **What rests there is sealed.** A document with a private half in plain text, or a key as it is, is refused before
-//!   anything is sent ([`ErrorKind::Unsealed`](crate::ErrorKind::Unsealed)): what has been sent may stand in a log.
+//!   anything is sent ([`ErrorKind::Unsealed`]): what has been sent may stand in a log.
 //! - **A COMMIT without an answer is `OutcomeUnknown`**; the row's `change_id` tells. Whatever failed before COMMIT was
 //!   sent has changed nothing.
 //! - **Nothing waits for ever.** Every statement is bounded on this side as well as on the server's
