@@ -13,7 +13,7 @@ use oneseal_coordination::EventDraft;
 use oneseal_coordination::database::{Database, DatabaseOptions, DatabaseUrl};
 use oneseal_keystore::{InitRequest, init};
 use oneseal_testing::parts::{self, Postgres};
-use oneseal_tests::{Replica, Start, binary};
+use oneseal_tests::{Replica, Start, binary, state};
 use tempfile::TempDir;
 use tokio::net::UnixStream;
 use tokio::task::JoinSet;
@@ -64,6 +64,22 @@ impl Place {
 
     pub(crate) async fn replica(&self, name: &str) -> Replica {
         self.start(name).ready().await
+    }
+
+    /// A replica whose coming stands in the log, so that what follows there is the test's alone.
+    pub(crate) async fn joined(&self, name: &str) -> Replica {
+        let replica = self.replica(name).await;
+        state::until("the replica in the log", async || {
+            let told = self.psql.execute("SELECT count(*) FROM oneseal.events WHERE kind = 'replica.joined'");
+            (told.trim() != "0").then_some(())
+        })
+        .await;
+        replica
+    }
+
+    /// The number of the last event.
+    pub(crate) fn head(&self) -> i64 {
+        self.psql.execute("SELECT seq FROM oneseal.event_head").trim().parse().unwrap()
     }
 
     /// Appends `count` events, each in a transaction of its own.

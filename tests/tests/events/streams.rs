@@ -11,9 +11,9 @@ use crate::place::{Place, open};
 async fn a_stream_begins_at_once_and_tells_where_it_stands() {
     let Some(place) = Place::new().await else { return };
     place.append(3).await;
-    let start = place.start("a");
-    let socket = start.admin();
-    let _replica = start.ready().await;
+    let socket = place.start("a").admin();
+    let _replica = place.joined("a").await;
+    let at = place.head();
     let (head, mut stream) = open(&socket, "", &[("accept-encoding", "gzip, br")]).await.unwrap();
     assert_eq!(head.status, 200);
     for (name, value) in [
@@ -28,21 +28,20 @@ async fn a_stream_begins_at_once_and_tells_where_it_stands() {
     assert_eq!(hello.comment.as_deref(), Some("oneseal events"));
     assert!((2400..=3600).contains(&hello.retry.unwrap()));
     let stands = stream.next().await.unwrap();
-    assert_eq!((stands.seq(), stands.data), (3, None));
+    assert_eq!((stands.seq(), stands.data), (at, None));
     place.append(1).await;
     let event = stream.next_data().await.unwrap();
-    assert_eq!((event.seq(), event.event), (4, None));
+    assert_eq!((event.seq(), event.event), (at + 1, None));
     let data: serde_json::Value = serde_json::from_str(&event.data.unwrap()).unwrap();
-    assert_eq!((data["seq"].as_i64(), data["kind"].as_str()), (Some(4), Some("test.written")));
+    assert_eq!((data["seq"].as_i64(), data["kind"].as_str()), (Some(at + 1), Some("test.written")));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_kind_of_id_has_its_answer() {
     let Some(place) = Place::new().await else { return };
-    place.append(9).await;
-    let start = place.start("a");
-    let socket = start.admin();
-    let _replica = start.ready().await;
+    let socket = place.start("a").admin();
+    let _replica = place.joined("a").await;
+    place.append(9 - usize::try_from(place.head()).unwrap()).await;
     let (_, mut all) = open(&socket, "?after=0", &[]).await.unwrap();
     let mut ids = Vec::new();
     for seq in 1..=9 {
