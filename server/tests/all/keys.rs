@@ -98,6 +98,7 @@ fn each_wrong_request_is_told_and_changes_nothing() {
         ("retire", json!({}), 422, "nothing is due"),
         ("rollback", json!({ "dry_run": "yes" }), 400, "true or false"),
         ("revoke", json!({ "since": -1 }), 400, "whole number"),
+        ("revoke", json!({ "kids": [] }), 400, "kids is empty"),
         ("adopt", json!({}), 400, "no private half crosses the wire"),
         ("adopt", json!({ "jwks": { "keys": [{ "kty": "oct", "k": "AAAA" }] }, "until": 1 }), 400, "keys[0]"),
     ] {

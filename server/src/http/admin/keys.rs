@@ -146,7 +146,15 @@ fn of_verb(verb: &str, members: &mut Map<String, Value>) -> Result<Verb, ApiErro
         "activate" => Verb::Activate { kid: take_text(members, "kid")? },
         "retire" => Verb::Retire { kid: take_text(members, "kid")? },
         "rollback" => Verb::RollBack { kid: take_text(members, "kid")? },
-        "revoke" => Verb::Revoke { kids: texts(members, "kids")?, since: time(members, "since")? },
+        "revoke" => {
+            // A list that a script left empty must not mean every key.
+            if members.get("kids").and_then(Value::as_array).is_some_and(Vec::is_empty) {
+                return Err(ApiError::invalid(
+                    "kids is empty: name the keys, or leave it out to burn all that have signed",
+                ));
+            }
+            Verb::Revoke { kids: texts(members, "kids")?, since: time(members, "since")? }
+        }
         _ => {
             let jwks = members.remove("jwks").ok_or_else(|| {
                 ApiError::invalid(
