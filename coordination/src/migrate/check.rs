@@ -151,7 +151,7 @@ async fn read(tx: &mut ReadTx, components: &[Component]) -> Result<Status, Datab
 }
 
 const SERVER: &str = "SELECT current_setting('server_version_num')::int AS server, \
-    to_regclass('oneseal.schema_version') IS NOT NULL AS has_schema";
+    EXISTS (SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = 'oneseal' AND tablename = 'schema_version') AS has_schema";
 
 pub(super) const APPLIED: &str =
     "SELECT component, version, min_binary FROM oneseal.schema_version ORDER BY version";

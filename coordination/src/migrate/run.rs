@@ -292,7 +292,10 @@ const HOLDER: &str = "SELECT concat_ws(', ', coalesce(nullif(a.application_name,
         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
         AND (l.classid::bigint << 32) | l.objid::bigint = $1 LIMIT 1";
 
-const IS_THERE: &str = "SELECT 1 WHERE to_regclass('oneseal.schema_version') IS NOT NULL";
+/// From the catalog's rows: `to_regclass` answers from the session's cache, which does not hear what was committed
+/// between BEGIN and the lock.
+const IS_THERE: &str =
+    "SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = 'oneseal' AND tablename = 'schema_version'";
 
 const FIRST: &str = "CREATE SCHEMA IF NOT EXISTS oneseal; \
     CREATE TABLE oneseal.schema_version ( \
@@ -304,7 +307,8 @@ const FIRST: &str = "CREATE SCHEMA IF NOT EXISTS oneseal; \
 const INSERT: &str = "INSERT INTO oneseal.schema_version (component, version, kind, min_binary, applied_by) \
     VALUES ($1, $2, $3, $4, $5)";
 
-const HAS_REPLICAS: &str = "SELECT 1 WHERE to_regclass('oneseal.replicas') IS NOT NULL";
+const HAS_REPLICAS: &str =
+    "SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = 'oneseal' AND tablename = 'replicas'";
 
 const BEATING: &str = "SELECT instance || ' of ' || fleet FROM oneseal.replicas \
     WHERE state <> 'gone' AND beat_at > clock_timestamp() - make_interval(secs => $1) ORDER BY fleet, instance";
