@@ -37,11 +37,13 @@ run-fleet:
 	@$(CARGO) build --locked -q -p oneseal-server
 	@scripts/run-fleet "$${CARGO_TARGET_DIR:-target}/debug/oneseal"
 
-# The tests that need real replicas start the binary as it ships, with its own features and no others.
+# The tests that need real replicas start the binary as it ships, with its own features and no others. Most of what
+# they do is wait for a state, so six at a time, where there are fewer processors.
 test:
 	@scripts/need build test
 	$(CARGO) build --locked -p oneseal-server
-	$(CARGO) test --locked --workspace --no-fail-fast
+	@threads=$$(getconf _NPROCESSORS_ONLN); [ "$$threads" -ge 6 ] || threads=6; set -x; \
+	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$threads} $(CARGO) test --locked --workspace --no-fail-fast
 
 # A library's hyphen is an underscore in the name of its tests.
 interop:
