@@ -25,6 +25,7 @@ pub(crate) fn of_provider_error(kind: ErrorKind) -> &'static Code {
         ErrorKind::Denied => &PROVIDER_DENIED,
         ErrorKind::Exposed => &PROVIDER_EXPOSED,
         ErrorKind::Malformed | ErrorKind::TooLarge => &PROVIDER_MALFORMED,
+        ErrorKind::Unprepared => &DATABASE_MIGRATION_PENDING,
         ErrorKind::ReadOnly => &PROVIDER_READ_ONLY,
         ErrorKind::Unsealed => &PROVIDER_UNSEALED,
         ErrorKind::Conflict | ErrorKind::AlreadyExists | ErrorKind::Fenced => &PROVIDER_CONFLICT,
@@ -40,6 +41,7 @@ pub(crate) static CODES: &[&Code] = &[
     &PROVIDER_EXPOSED,
     &PROVIDER_UNAVAILABLE,
     &PROVIDER_MALFORMED,
+    &DATABASE_MIGRATION_PENDING,
     &PROVIDER_UNSEALED,
     &PROVIDER_EPHEMERAL,
     &PROVIDER_IMAGE_LAYER,
@@ -82,7 +84,8 @@ pub(crate) static PROVIDER_DENIED: Code = Code::error(
     "provider.denied",
     Exit::Denied,
     "The provider or the file system does not let this process read the key.",
-    "Grant this process's identity read access to that one secret.",
+    "Grant this process's identity read access to that one secret; in a database, what docs/postgres.md lists under \
+     \"Roles and grants\".",
 );
 pub(crate) static PROVIDER_EXPOSED: Code = Code::refused(
     "provider.exposed",
@@ -93,13 +96,20 @@ pub(crate) static PROVIDER_UNAVAILABLE: Code = Code::error(
     "provider.unavailable",
     Exit::Unavailable,
     "The provider does not answer.",
-    "See the cause; oneseal never makes another key instead.",
+    "Let it run and be reached from here, as the cause says; oneseal waits for it, and never makes another key instead.",
 );
 pub(crate) static PROVIDER_MALFORMED: Code = Code::refused(
     "provider.malformed",
     "What rests there is not a readable record.",
-    "Put it there again from where it was made, or mend the template or mount that left this; a key is never \
-     repaired by guessing.",
+    "Put it there again from where it was made: mend the template or mount that left this, restore a database's row from \
+     its backup. A key is never repaired by guessing.",
+);
+/// Found by a server as well, which looks at the tables of its registry.
+pub static DATABASE_MIGRATION_PENDING: Code = Code::refused(
+    "database.migration_pending",
+    "The database lacks tables or columns that this version of oneseal needs.",
+    "Run `oneseal db migrate` with this version and the URL of the tables' owner, who may create them; older replicas that \
+     still run are not disturbed.",
 );
 pub(crate) static PROVIDER_UNSEALED: Code = Code::refused(
     "provider.unsealed",

@@ -196,19 +196,38 @@ impl fmt::Display for Findings {
 impl std::error::Error for Findings {}
 
 /// An error and every cause, in one line: `what: why: why`. An error's own text speaks for itself alone, so this is
-/// what a log or a finding shows, once. Some of other crates tell their cause in their own text: it is not repeated.
+/// what a log or a finding shows, once. Some tell their cause in their own text, and some pass on that of another: no
+/// part of the line is said twice.
 pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
+    chain_after(error.to_string(), error.source())
+}
+
+/// As [`chain`], where the words of the first are others than its own.
+pub fn chain_after(words: impl Into<String>, mut cause: Option<&dyn std::error::Error>) -> String {
+    let mut text = words.into();
     while let Some(error) = cause {
         let told = error.to_string();
-        if !text.ends_with(&told) {
-            text.push_str(": ");
-            text.push_str(&told);
+        if !is_told(&text, &told) {
+            for part in told.split(": ").filter(|part| !is_told(&text, part)).collect::<Vec<_>>() {
+                text.push_str(": ");
+                text.push_str(part);
+            }
         }
         cause = error.source();
     }
     text
+}
+
+/// Whether `part` stands in `text` as a part of its own, or is how it ends.
+fn is_told(text: &str, part: &str) -> bool {
+    text.match_indices(part).any(|(at, _)| {
+        let (before, after) = (&text[..at], &text[at + part.len()..]);
+        let is_whole = before.is_empty() || before.ends_with([':', ';']) || before.ends_with(": ") || before.ends_with("; ");
+        match after.chars().next() {
+            None => is_whole || before.ends_with(' '),
+            Some(next) => is_whole && matches!(next, ':' | ';'),
+        }
+    })
 }
 
 #[cfg(test)]
@@ -249,6 +268,12 @@ mod tests {
         assert_eq!(chain(&link("x", Some(link("x", None)))), "x");
         assert_eq!(chain(&link("a: b", Some(link("b", Some(link("c", None)))))), "a: b: c");
         assert_eq!(chain(&link("a: b: c", Some(link("b: c", Some(link("c", None)))))), "a: b: c");
+        assert_eq!(chain(&link("no: db down: refused", Some(link("db down: refused", None)))), "no: db down: refused");
+        assert_eq!(chain(&link("db down: refused", Some(link("io: refused", None)))), "db down: refused: io");
+        assert_eq!(chain(&link("ab", Some(link("b", None)))), "ab: b", "a piece of a word is not the word");
+        assert_eq!(chain(&link("of a; b", Some(link("b", None)))), "of a; b");
+        let cause = link("db down: refused", Some(link("refused", None)));
+        assert_eq!(chain_after("db down: refused", Some(&cause)), "db down: refused");
     }
 
     #[test]

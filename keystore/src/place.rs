@@ -7,7 +7,7 @@ use crate::codes::{
     PROVIDER_EPHEMERAL, PROVIDER_NEVER_UPDATES, PROVIDER_NOT_FOUND, PROVIDER_REPLACEABLE,
     PROVIDER_UNAVAILABLE, PROVIDER_WORLD_READABLE, of_provider_error,
 };
-use crate::findings::{Code, Finding, chain};
+use crate::findings::{Code, Finding, chain_after};
 use crate::rotation::PROVIDER_TIMEOUT;
 
 /// What can be said of the place before anything is read; `in_image` is what a container's own layer comes to.
@@ -102,8 +102,5 @@ pub(crate) fn where_to_put_a_key(description: &Description) -> &'static str {
 
 /// The provider's words with those of their causes.
 fn in_full(error: &ProviderError) -> String {
-    match std::error::Error::source(error) {
-        Some(cause) => format!("{}: {}", error.detail(), chain(cause)),
-        None => error.detail().to_owned(),
-    }
+    chain_after(error.detail(), std::error::Error::source(error))
 }

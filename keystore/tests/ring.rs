@@ -63,7 +63,7 @@ fn a_weak_or_published_public_half_refuses_the_ring_in_whatever_state() {
             let faults = read(&with_public_only(public.clone(), state)).unwrap_err();
             let found: Vec<_> =
                 faults.iter().map(|finding| (finding.code.name, finding.place.as_str())).collect();
-            assert_eq!(found, [(code, "keyring.json: keys[1]")], "{state}");
+            assert_eq!(found, [(code, "ring: keys[1]")], "{state}");
         }
     }
     // Somebody else's sound key may stand there.

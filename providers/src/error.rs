@@ -24,6 +24,9 @@ pub enum ErrorKind {
     Exposed,
     /// The store cannot be asked just now; trying again may help.
     Unavailable,
+    /// The store answers, and has not, or not any more, the form in which this version keeps records: it has to be
+    /// migrated.
+    Unprepared,
     /// What rests there is not a record: empty, too large to be one, not readable as one.
     Malformed,
     /// The record is no longer at the expected revision; reload and decide again.

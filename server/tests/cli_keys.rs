@@ -259,7 +259,7 @@ fn one_key_is_shown_with_all_that_the_ring_tells_of_it() {
         ("thumbprint", kid.into()),
         ("adopted_kid", false.into()),
         ("private", true.into()),
-        ("place", "current: keys[0]".into()),
+        ("place", "ring: keys[0]".into()),
     ] {
         assert_eq!(shown[member], value, "{member}: {shown}");
     }

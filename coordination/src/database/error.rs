@@ -88,7 +88,13 @@ impl DatabaseError {
             }
             _ => (DatabaseErrorKind::Internal, format!("database {place} answered what was not expected")),
         };
-        Self::new(kind, message).because(error)
+        let new = Self::new(kind, message);
+        match error {
+            // All that the server said stands in the message; the driver adds a line of PostgreSQL's own source.
+            sqlx::Error::Database(_) => new,
+            sqlx::Error::Io(cause) => new.because(cause),
+            error => new.because(error),
+        }
     }
 
     /// From the driver of the session that is never pooled.

@@ -59,6 +59,24 @@ pub enum Fault {
         /// The number at which the log ends by its head.
         head: i64,
     },
+    /// It stands where everything has been cut off, or before the first that there ever was.
+    #[error("it is there, and the log begins after seq {floor}: it was put in by hand")]
+    Below {
+        /// The number of the last event that was cut off.
+        floor: i64,
+    },
+    /// The row that says where the log ends does not follow from its last event.
+    #[error("the log's head, the row of oneseal.event_head, is not what was written: {why}")]
+    Head {
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The row that says where the log begins does not follow from its events.
+    #[error("the log's floor, the row of oneseal.event_floor, is not what was written: {why}")]
+    Floor {
+        /// What is wrong with it.
+        why: String,
+    },
     /// Chained to something else than the event before.
     #[error("prev_hash is {found}, and the event before has the hash {expected}")]
     PrevHash {
@@ -105,6 +123,9 @@ impl Fault {
             Self::Seq { .. } => "seq",
             Self::Missing { .. } => "missing",
             Self::Beyond { .. } => "beyond",
+            Self::Below { .. } => "below",
+            Self::Head { .. } => "head",
+            Self::Floor { .. } => "floor",
             Self::PrevHash { .. } => "prev_hash",
             Self::Hash { .. } => "hash",
             Self::Time { .. } => "time",

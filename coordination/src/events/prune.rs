@@ -58,6 +58,17 @@ pub enum PruneError {
     /// The moment is not written as the log writes them.
     #[error("a moment is written as 2026-11-30T01:02:03.000000Z")]
     Moment,
+    /// Only the owner of the tables may.
+    #[error(
+        "database {place} does not let {user} cut off events: that is for the owner of the tables alone. Run this with the \
+         owner's URL, as for `oneseal db migrate`: ONESEAL__DATABASE__URL_FILE names the file that holds it"
+    )]
+    NotOwner {
+        /// The database.
+        place: String,
+        /// Who asked.
+        user: String,
+    },
     /// Somebody else has cut it meanwhile.
     #[error("the log's floor has moved: somebody else cuts it too; look again")]
     Moved,
@@ -87,7 +98,7 @@ impl std::convert::From<LogError> for PruneError {
 /// Looks what a cut would take. Rings of the issuers in `ignored`, which are no more, hold nothing back.
 ///
 /// # Errors
-/// The database does not answer, or the moment makes no sense.
+/// The database does not answer, this user may cut off nothing, or the moment makes no sense.
 pub async fn plan_prune(
     database: &Database,
     before: &Before,
@@ -104,6 +115,10 @@ pub async fn plan_prune(
     let query = sqlx::query(PLAN).bind(seq).bind(moment).bind(CHECKPOINT).bind(ignored);
     let row = tx.fetch_optional(query).await?.ok_or(LogError::NoLog)?;
     tx.end().await;
+    if !row.try_get::<bool, _>("may_cut").map_err(unexpected)? {
+        let user = row.try_get("who").map_err(unexpected)?;
+        return Err(PruneError::NotOwner { place: database.location(), user });
+    }
     let number = |column: &str| row.try_get::<Option<i64>, _>(column).map_err(unexpected);
     let hash = |column: &str| -> Result<Hash, PruneError> {
         let bytes: Option<Vec<u8>> = row.try_get(column).map_err(unexpected)?;
@@ -121,7 +136,8 @@ pub async fn plan_prune(
     })
 }
 
-/// Cuts off what `plan` says, in pieces, each with its floor, and logs it with the last one. `progress` is told how many have
+/// Cuts off what `plan` says, in pieces, each with its floor and the event that tells of it, so that wherever it is cut
+/// short the log says how far it went. `progress` is told how many have
 /// gone. What would go is read and judged before.
 ///
 /// # Errors
@@ -140,11 +156,11 @@ pub async fn prune(
     while floor < plan.cut.seq {
         let to = plan.cut.seq.min(floor + AT_ONCE);
         let mut tx = database.write().await?;
-        tx.fetch_optional(sqlx::query(MOVE).bind(floor).bind(to)).await?.ok_or(PruneError::Moved)?;
+        let row = tx.fetch_optional(sqlx::query(MOVE).bind(floor).bind(to)).await?.ok_or(PruneError::Moved)?;
+        let hash: Vec<u8> = row.try_get("hash").map_err(unexpected)?;
+        let hash = Hash::from_slice(&hash).ok_or(PruneError::Moved)?;
         tx.execute(sqlx::query(DELETE).bind(to)).await?;
-        if to == plan.cut.seq {
-            tx.append(actor, "", &said(plan)).await?;
-        }
+        tx.append(actor, "", &said(to - floor, Position { seq: to, hash })).await?;
         tx.commit().await?;
         floor = to;
         progress(floor - plan.floor.seq);
@@ -165,10 +181,9 @@ async fn verify(database: &Database, plan: &PrunePlan) -> Result<(), PruneError>
     Ok(())
 }
 
-fn said(plan: &PrunePlan) -> EventDraft {
-    let PrunePlan { cut, .. } = plan;
-    let payload =
-        format!("{{\"count\":{},\"floor_hash\":\"{}\",\"floor_seq\":{}}}", plan.count(), cut.hash, cut.seq);
+fn said(count: i64, floor: Position) -> EventDraft {
+    let Position { seq, hash } = floor;
+    let payload = format!("{{\"count\":{count},\"floor_hash\":\"{hash}\",\"floor_seq\":{seq}}}");
     EventDraft::new("events.pruned", payload)
 }
 
@@ -191,7 +206,8 @@ WITH asked AS (
     SELECT coalesce((SELECT keep FROM holder), asked.before) - 1 AS seq FROM asked
 )
 SELECT floor.seq AS floor, floor.hash AS floor_hash, cut.seq AS cut, event.hash AS cut_hash, event.at AS cut_at,
-       (SELECT issuer FROM holder) AS holder, (SELECT keep FROM holder) AS held_at
+       (SELECT issuer FROM holder) AS holder, (SELECT keep FROM holder) AS held_at, current_user::text AS who,
+       has_table_privilege('oneseal.events', 'DELETE') AND has_table_privilege('oneseal.event_floor', 'UPDATE') AS may_cut
 FROM oneseal.event_floor AS floor CROSS JOIN cut LEFT JOIN oneseal.events AS event ON event.seq = cut.seq"#;
 
 /// Nothing, where the floor is not where it was or the event is not there.
@@ -199,7 +215,7 @@ const MOVE: &str = "\
 UPDATE oneseal.event_floor AS floor SET seq = event.seq, hash = event.hash
 FROM oneseal.events AS event
 WHERE floor.seq = $1 AND event.seq = $2
-RETURNING floor.seq";
+RETURNING floor.seq, floor.hash";
 
 const DELETE: &str = "DELETE FROM oneseal.events WHERE seq <= $1";
 /// Rows of one transaction, which stay far below any time-out.

@@ -150,6 +150,7 @@ async fn apply(
     let (name, version) = (component.name, migration.version);
     progress(Progress::Applying { component: name, version, kind: migration.kind });
     let started = SystemClock.boot();
+    let before = *waited;
     let mut told = None;
     loop {
         match try_once(database, component, migration, options).await? {
@@ -160,6 +161,8 @@ async fn apply(
             }
             Try::WasThere => return Ok(()),
             Try::Busy(holder) => {
+                // By the clock: each try waits for its answer too, and a host may have slept.
+                *waited = before + SystemClock.boot().since(started);
                 if *waited >= options.wait {
                     return Err(MigrateError::Busy { holder, waited: *waited });
                 }
@@ -168,7 +171,6 @@ async fn apply(
                     told = Some(holder);
                 }
                 tokio::time::sleep(POLL).await;
-                *waited += POLL;
             }
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use oneseal_coordination::EventDraft;
 use oneseal_coordination::events::{
-    AppendError, CHECKPOINT, Fault, From, LogError, Reader, Verifier, checkpoint,
+    AppendError, Before, CHECKPOINT, Fault, From, LogError, Reader, Verifier, audit, checkpoint, plan_prune, prune,
 };
 
 use crate::support::Place;
@@ -65,10 +65,13 @@ async fn a_draft_that_is_refused_leaves_the_transaction_as_it_was() {
 #[tokio::test(flavor = "multi_thread")]
 async fn time_in_the_log_never_goes_back_whatever_the_clock_of_the_database_does() {
     let Some(place) = Place::new().await else { return };
-    place.psql.execute("UPDATE oneseal.event_head SET at = '2999-01-01T00:00:00.000000Z'");
+    let ahead = place.psql.execute(
+        "UPDATE oneseal.event_head SET at = to_char((clock_timestamp() + interval '10 minutes') AT TIME ZONE 'UTC', \
+         'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"') RETURNING at",
+    );
     place.append(2).await;
     let at: BTreeSet<_> = place.read_all().await.into_iter().map(|event| event.at).collect();
-    assert_eq!(at, BTreeSet::from(["2999-01-01T00:00:00.000000Z".to_owned()]));
+    assert_eq!(at, BTreeSet::from([ahead.lines().next().unwrap_or_default().to_owned()]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -168,4 +171,108 @@ async fn a_checkpoint_is_due_first_and_then_again_after_many_events() {
     assert!(is_due("https://b.example").await, "one ring's checkpoint is not another's");
     place.psql.execute("UPDATE oneseal.event_head SET seq = 1001");
     assert!(is_due("https://a.example").await);
+}
+
+/// What a role that may write the head, as each service's may, can make of it: nothing is appended to that.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_appended_to_a_head_that_does_not_follow_from_the_last_event() {
+    let Some(place) = Place::new().await else { return };
+    place.append(5).await;
+    place.psql.execute("CREATE TABLE good AS SELECT * FROM oneseal.event_head");
+    for (edit, word) in [
+        ("at = 'zzz'", "head"),
+        ("at = ''", "head"),
+        ("at = '9999-01-01T00:00:00.000000Z'", "head"),
+        ("prev_hash = ''", "head"),
+        ("hash = '\\x00'", "head"),
+        ("hash = prev_hash", "head"),
+        ("seq = 4", "beyond"),
+        ("seq = 7", "missing"),
+        ("seq = -9223372036854775808", "beyond"),
+    ] {
+        place.psql.execute(&format!("UPDATE oneseal.event_head SET {edit}"));
+        let mut tx = place.database.write().await.unwrap();
+        let refused = tx.append("me", "", &EventDraft::new("a.b", "{}")).await.unwrap_err();
+        let AppendError::Broken(broken) = &refused else { panic!("{edit}: {refused:?}") };
+        assert_eq!(broken.fault.word(), word, "{edit}: {broken}");
+        let audited = audit(&place.database).await.unwrap().unwrap_err();
+        assert_eq!(audited, *broken, "who verifies finds the same before anything is appended");
+        place.psql.execute(SET_BACK);
+    }
+    place.append(1).await;
+    assert_eq!(place.read_all().await.len(), 6);
+    assert_eq!(audit(&place.database).await.unwrap(), Ok(()));
+}
+
+/// As docs/events.md tells the owner of the tables.
+const SET_BACK: &str = "UPDATE oneseal.event_head SET (seq, at, prev_hash, hash) = \
+    (SELECT seq, at, prev_hash, hash FROM oneseal.events ORDER BY seq DESC LIMIT 1)";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_outside_of_the_log_and_a_floor_that_nobody_has_moved_are_found() {
+    for (edit, seq, word) in [
+        ("UPDATE oneseal.events SET seq = 0 WHERE seq = 12", 0, "below"),
+        ("UPDATE oneseal.events SET seq = -9223372036854775808 WHERE seq = 12", i64::MIN, "below"),
+        (
+            "UPDATE oneseal.event_floor SET (seq, hash) = (SELECT seq, hash FROM oneseal.events WHERE seq = 4); \
+             DELETE FROM oneseal.events WHERE seq <= 4",
+            5,
+            "floor",
+        ),
+        ("UPDATE oneseal.event_floor SET hash = '\\x00'", 1, "floor"),
+    ] {
+        let Some(place) = Place::new().await else { return };
+        place.append(9).await;
+        // Whatever is to stand outside is a row like the others.
+        place.psql.execute(
+            "INSERT INTO oneseal.events SELECT 12, at, kind, actor, issuer, payload, prev_hash, hash \
+             FROM oneseal.events WHERE seq = 9",
+        );
+        place.psql.execute(edit);
+        place.psql.execute("DELETE FROM oneseal.events WHERE seq = 12");
+        let broken = audit(&place.database).await.unwrap().unwrap_err();
+        assert_eq!((broken.seq, broken.fault.word()), (seq, word), "{edit}: {broken}");
+        let mut tx = place.database.write().await.unwrap();
+        // Neither takes anything from what comes after: that is chained to the last event.
+        tx.append("me", "", &EventDraft::new("a.b", "{}")).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_from_the_future_stops_the_log_until_it_begins_anew() {
+    let Some(place) = Place::new().await else { return };
+    place.append(3).await;
+    let mut last = place.read_all().await.remove(2);
+    last.at = "2999-01-01T00:00:00.000000Z".to_owned();
+    place.psql.execute(&format!(
+        "UPDATE oneseal.events SET at = '{}', hash = '\\x{}' WHERE seq = 3; {SET_BACK}",
+        last.at,
+        last.computed_hash()
+    ));
+    let mut tx = place.database.write().await.unwrap();
+    let refused = tx.append("me", "", &EventDraft::new("a.b", "{}")).await.unwrap_err();
+    assert!(matches!(&refused, AppendError::LogAhead { head, .. } if *head == last.at), "{refused:?}");
+    drop(tx);
+    let plan = plan_prune(&place.database, &Before::Seq(4), &[]).await.unwrap();
+    prune(&place.database, "owner", &plan, |_| {}).await.unwrap();
+    place.append(2).await;
+    let all = place.read_all().await;
+    assert_eq!(all.iter().map(|event| event.seq).collect::<Vec<_>>(), [4, 5, 6]);
+    assert!(all.iter().all(|event| event.at < last.at), "time is that of the clock again");
+    assert_eq!(audit(&place.database).await.unwrap(), Ok(()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_whose_clock_is_ahead_of_this_host_writes_no_event() {
+    let Some(place) = Place::new().await else { return };
+    // No clock of a real server can be set here: its own is put in front of the system's.
+    place.psql.execute(
+        "CREATE SCHEMA ahead; CREATE FUNCTION ahead.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS \
+         $$ SELECT pg_catalog.clock_timestamp() + interval '2 hours' $$",
+    );
+    let name = place.psql.execute("SELECT current_database()");
+    place.psql.execute(&format!("ALTER DATABASE \"{name}\" SET search_path = ahead, pg_catalog"));
+    let mut tx = place.database.write().await.unwrap();
+    let refused = tx.append("me", "", &EventDraft::new("a.b", "{}")).await.unwrap_err();
+    assert!(matches!(refused, AppendError::DatabaseAhead), "{refused:?}");
 }

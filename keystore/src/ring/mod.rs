@@ -249,7 +249,9 @@ pub fn read_with(
             Ok((ring, notes))
         }
         [(name, value)] => {
-            let mut ring = document::read(name, value.expose(), issuer, reading)?;
+            // What the provider calls its only entry says nothing to whoever put it there.
+            let place = if entries.iter().count() == 1 { LONE } else { name };
+            let mut ring = document::read(place, value.expose(), issuer, reading)?;
             ring.1.extend(bare::ignored_beside_document(entries, name));
             Ok(ring)
         }
@@ -314,3 +316,6 @@ impl Ring {
         keys
     }
 }
+
+/// The place of a ring document that is all there is.
+const LONE: &str = "ring";

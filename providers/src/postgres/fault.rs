@@ -50,8 +50,9 @@ fn kind_of(kind: DatabaseErrorKind) -> ErrorKind {
         DatabaseErrorKind::Denied => ErrorKind::Denied,
         DatabaseErrorKind::Fenced => ErrorKind::Fenced,
         DatabaseErrorKind::Conflict => ErrorKind::Conflict,
+        DatabaseErrorKind::Schema => ErrorKind::Unprepared,
         // Nothing that waiting would mend: its message has the cure.
-        DatabaseErrorKind::Schema | DatabaseErrorKind::Configuration => ErrorKind::Malformed,
+        DatabaseErrorKind::Configuration => ErrorKind::Malformed,
         // A wrong certificate is no answer of the database we were told of; the right one may come back.
         _ => ErrorKind::Unavailable,
     }

@@ -206,7 +206,7 @@ fn each_fleet_has_its_row_and_the_only_one_needs_no_name() {
 }
 
 #[test]
-fn a_row_that_is_no_record_is_malformed() {
+fn a_row_that_is_no_record_is_malformed_and_tables_that_are_not_ours_want_a_migration() {
     let Some(server) = Postgres::shared() else { return };
     let database = migrated(server);
     let provider = provider(&database.url());
@@ -217,10 +217,10 @@ fn a_row_that_is_no_record_is_malformed() {
             assert_eq!(provider.load().await.unwrap_err().kind(), ErrorKind::Malformed);
         }
         database.execute("ALTER TABLE oneseal.rings ALTER revision TYPE text");
-        assert_eq!(provider.load().await.unwrap_err().kind(), ErrorKind::Malformed);
+        assert_eq!(provider.load().await.unwrap_err().kind(), ErrorKind::Unprepared);
         database.execute("DROP TABLE oneseal.rings");
         let missing = provider.load().await.unwrap_err();
-        assert_eq!(missing.kind(), ErrorKind::Malformed);
+        assert_eq!(missing.kind(), ErrorKind::Unprepared);
         assert!(missing.to_string().contains("oneseal db migrate"), "{missing}");
     });
 }

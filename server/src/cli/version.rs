@@ -45,4 +45,4 @@ const TARGET: &str = env!("BUILT_FOR_TARGET");
 const PROFILE: &str = env!("BUILT_FOR_PROFILE");
 const CRYPTO: &str = env!("BUILT_WITH_CRYPTO");
 /// The kinds that this program can open.
-const PROVIDERS: [&str; 3] = ["file", "env", "inline"];
+const PROVIDERS: [&str; 4] = ["file", "env", "inline", "postgres"];

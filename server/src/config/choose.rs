@@ -1,6 +1,6 @@
 //! From values to a configuration: what belongs together, what excludes what, what is missing.
 
-use oneseal_coordination::database::{Database, DatabaseOptions};
+use oneseal_coordination::database::{Database, DatabaseOptions, DatabaseUrl};
 use oneseal_keystore::{Algorithm, Findings, IssuerUrl, rotation};
 use oneseal_providers::{ProviderUri, looks_like_key};
 use oneseal_relying_party::fetch::{FetchOptions, Fetcher};
@@ -64,8 +64,11 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
     let mut of_database = Findings::new();
     let database = database::choose(&values, &mut of_database);
     let mut of_provider = Findings::new();
-    let around = Around { issuer: issuer.as_ref(), database: database.as_ref() };
+    let is_database_told = of_database.has_errors() || values.is_any_faulty("database.");
+    let around = Around { issuer: issuer.as_ref(), database: database.as_ref(), is_database_told };
     let provider = provider(&mut values, need, &around, &mut of_provider);
+    // The ring's own database serves as the registry too: no replica is left alone with a ring that others share.
+    let database = database.or_else(|| of_ring(&values).filter(|_| !is_database_told));
     let mut unlocking = unlocking(&mut values);
     unlocking.sealing = kek::choose(&values, &mut findings);
     // A file that was not read might have said otherwise.
@@ -85,7 +88,7 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
     let settings = Settings {
         algorithms: algorithms(&values),
         self_check,
-        fleet: text(&values, "ring.fleet"),
+        fleet: text(&values, "ring.fleet").or_else(|| fleet_of_ring(&values)),
         database,
         listen: Listen {
             documents: values.address("listen.documents"),
@@ -238,6 +241,24 @@ fn provider(
     choice
 }
 
+/// The fleet that the URL of the ring names.
+fn fleet_of_ring(values: &Values) -> Option<String> {
+    match &values.find("provider.uri")?.value {
+        Value::Provider(ProviderUri::Postgres(url)) => url.fleet().map(str::to_owned),
+        _ => None,
+    }
+}
+
+/// The database of a ring that `provider.uri` names.
+fn of_ring(values: &Values) -> Option<DatabaseOptions> {
+    match &values.find("provider.uri")?.value {
+        Value::Provider(ProviderUri::Postgres(url)) => {
+            Some(DatabaseOptions::new(DatabaseUrl::parse(&url.database_url()).ok()?))
+        }
+        _ => None,
+    }
+}
+
 fn by_uri(values: &Values, issuer: Option<&IssuerUrl>, findings: &mut Findings) -> Option<ProviderChoice> {
     match &values.find("provider.uri")?.value {
         Value::Provider(ProviderUri::File(path)) => {
@@ -264,12 +285,14 @@ fn by_uri(values: &Values, issuer: Option<&IssuerUrl>, findings: &mut Findings) 
 struct Around<'a> {
     issuer: Option<&'a IssuerUrl>,
     database: Option<&'a DatabaseOptions>,
+    /// Whether what is wrong with the database has been told.
+    is_database_told: bool,
 }
 
 /// The row in the `[database]`.
 fn in_database(values: &Values, around: &Around<'_>, findings: &mut Findings) -> Option<ProviderChoice> {
     let Some(options) = around.database else {
-        if !values.is_any_faulty("database.") {
+        if !around.is_database_told {
             let message = format!(
                 "{} says kind \"postgres\", which is the row in this database; another one is named by provider.uri",
                 values.place("provider.kind")

@@ -3,6 +3,7 @@
 use oneseal::Findings;
 use oneseal_coordination::database::{Database, DatabaseError, DatabaseErrorKind, DatabaseOptions};
 use oneseal_coordination::migrate::{COORDINATION, Component, SchemaFault, check};
+use oneseal_keystore::DATABASE_MIGRATION_PENDING as MIGRATION_PENDING;
 use oneseal_keystore::findings::{Code, Exit};
 use oneseal_providers::postgres::migrations::COMPONENT as PROVIDERS;
 
@@ -19,7 +20,6 @@ pub(super) static CODES: &[&Code] = &[
     &DATABASE_IN_CLEAR,
     &POOLED_FENCE,
     &TOO_OLD,
-    &MIGRATION_PENDING,
     &BELOW_MIN_BINARY,
 ];
 
@@ -114,7 +114,7 @@ static DENIED: Code = Code::error(
     "database.denied",
     Exit::Denied,
     "The database does not accept the user, or does not let it read and write the tables of the schema oneseal.",
-    "Correct user and password of database.url, or grant it usage of the schema and select, insert, update, delete on all tables in it.",
+    "Where the user or its password is refused, correct database.url. Where a table is, run the GRANT that names it in docs/postgres.md, \"Roles and grants\". `db migrate` and `events prune` want the URL of the tables' owner.",
 );
 static UNTRUSTED: Code = Code::refused(
     "database.untrusted",
@@ -140,11 +140,6 @@ static TOO_OLD: Code = Code::refused(
     "database.too_old",
     "The server is older than PostgreSQL 14.",
     "Upgrade it: PostgreSQL 13 and older are maintained no more.",
-);
-static MIGRATION_PENDING: Code = Code::refused(
-    "database.migration_pending",
-    "The database lacks tables or columns that this version of oneseal needs.",
-    "Run `oneseal db migrate` with this version, as a user who may create tables; older replicas that still run are not disturbed.",
 );
 static BELOW_MIN_BINARY: Code = Code::refused(
     "database.below_min_binary",

@@ -123,8 +123,9 @@ pub(crate) fn exit_of(findings: &Findings, strict: bool) -> Exit {
 
 /// Configuration has looked at the issuer's URL before the issuer did, and its place is the better one: file and line.
 fn together(remarks: Findings, found: &Findings) -> Findings {
-    let known: Vec<_> =
-        remarks.iter().map(|finding| finding.code.name).filter(|name| is_of_url(name)).collect();
+    // So is its word on the tables of a database in which the ring rests.
+    let is_told = |name: &str| is_of_url(name) || name == oneseal_keystore::DATABASE_MIGRATION_PENDING.name;
+    let known: Vec<_> = remarks.iter().map(|finding| finding.code.name).filter(|name| is_told(name)).collect();
     with_others(remarks, found, |name| !known.contains(&name))
 }
 

@@ -32,7 +32,7 @@ pub(super) struct Args {
 /// Says what goes, and with --yes cuts it off.
 ///
 /// # Errors
-/// There was no --yes (64), the log is broken (1), somebody else cuts it too (75), or the database does not answer.
+/// There was no --yes (64), the user may not (77), the log is broken (1), somebody else cuts it too (75), or the database does not answer.
 pub(super) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> {
     let Args { before, without, yes, json } = args;
     let database = super::open(globals)?;
@@ -82,6 +82,7 @@ fn as_json(plan: &PrunePlan, is_done: bool) -> serde_json::Value {
 fn failed(error: PruneError) -> Failure {
     match &error {
         PruneError::Broken(_) => Failure::new(Exit::No, chain(&error)),
+        PruneError::NotOwner { .. } => Failure::new(Exit::Denied, error.to_string()),
         PruneError::Moved => Failure::new(Exit::TryLater, error.to_string()),
         PruneError::Database(error) => super::failed(error),
         PruneError::Log(_) => Failure::refused(chain(&error)),

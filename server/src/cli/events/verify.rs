@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use oneseal_coordination::database::Database;
 use oneseal_coordination::events::{
-    Broken, Cursor, Event, From, Hash, Position, Read, ReadError, Reader, Verifier, read_lines,
+    Broken, Cursor, Event, From, Hash, LogError, Position, Read, ReadError, Reader, Verifier, audit, read_lines,
 };
 use serde_json::{Value, json};
 
@@ -91,26 +91,29 @@ async fn live(
     seen: &mut Seen,
     head: Option<&Anchor>,
 ) -> Result<Result<(), Broken>, Failure> {
+    match read(database, seen, head).await {
+        // What stands outside of the events, or keeps them from being read.
+        Ok(()) | Err(LogError::NoLog) => audit(database).await.map_err(super::unread),
+        Err(LogError::Broken(broken)) => Ok(Err(broken)),
+        Err(error) => Err(super::unread(error)),
+    }
+}
+
+async fn read(database: &Database, seen: &mut Seen, head: Option<&Anchor>) -> Result<(), LogError> {
     let mut reader = Reader::new(From::Floor);
     loop {
-        let events = match reader.read(database).await {
-            Ok(Read::Events(events)) => events,
-            Ok(_) => {
-                let message = "the log's beginning is being cut off meanwhile; verify it again";
-                return Err(Failure::new(Exit::TryLater, message));
-            }
-            Err(oneseal_coordination::events::LogError::Broken(broken)) => return Ok(Err(broken)),
-            Err(error) => return Err(super::unread(error)),
+        let Read::Events(events) = reader.read(database).await? else {
+            // Its beginning was cut off meanwhile: what is left is read from there.
+            *seen = Seen::default();
+            continue;
         };
         for event in &events {
             // Once more, since one page knows nothing of the time in the one before.
-            if let Err(broken) = seen.verifier.event(event) {
-                return Ok(Err(broken));
-            }
+            seen.verifier.event(event)?;
             seen.note(event, head);
         }
         if reader.is_at_end() {
-            return Ok(Ok(()));
+            return Ok(());
         }
     }
 }

@@ -106,6 +106,10 @@ fn a_provider_is_named_in_one_way() {
             "config.missing at provider.variable: provider.kind (oneseal.toml:4) says kind \"env\", which needs it",
         ),
         (
+            "kind = \"postgres\"\n[database]\nurl = \"mysql://db/x\"\n",
+            "config.bad_value at database.url (oneseal.toml:6): it begins with postgres:// or postgresql://",
+        ),
+        (
             "kind = \"postgres\"\n",
             "config.missing at database.url: provider.kind (oneseal.toml:4) says kind \"postgres\", which is the row in this database; another one is named by provider.uri",
         ),
