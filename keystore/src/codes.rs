@@ -183,8 +183,9 @@ pub(crate) static RING_FORMAT: Code = Code::refused(
 pub(crate) static RING_ISSUER_MISMATCH: Code = Code::refused(
     "ring.issuer_mismatch",
     "The ring belongs to another issuer.",
-    "Set issuer.url to the ring's issuer, byte for byte, or point the provider at this issuer's ring; if no token was \
-     ever minted with it, move the ring away and run `keys init` again.",
+    "Set issuer.url to the ring's issuer, byte for byte, or point the provider at this issuer's ring: in a database that \
+     others share, by a ring.fleet of its own, or ?fleet=NAME in the provider's URL. If no token was ever minted with a \
+     ring in a file, move it away and run `keys init` again.",
 );
 pub(crate) static RING_NO_ACTIVE: Code = Code::refused(
     "ring.no_active",
@@ -234,7 +235,9 @@ pub(crate) static RING_UNAUTHENTIC: Code = Code::refused(
 pub(crate) static RING_ROLLED_BACK: Code = Code::refused(
     "ring.rolled_back",
     "The ring is older than, or another than, the one this replica has served.",
-    "Restore the newer revision; a restored backup needs its own incarnation.",
+    "Put the newer revision back where the ring rests. Where it is lost for good, stop every replica, forget those that \
+     stay silent (`oneseal replicas forget --direct`), and start them anew: they take what the store holds, and tokens of \
+     keys that only the newer one had are refused.",
 );
 pub(crate) static RING_ACTIVATED_UNPUBLISHED: Code = Code::warning(
     "ring.activated_unpublished",

@@ -116,6 +116,17 @@ impl Live {
     }
 }
 
+/// Two issuers that have been given one place: no forgery, so nothing else is said of a ring that is whole.
+#[tokio::test]
+async fn the_ring_of_another_issuer_is_called_that_and_not_forged() {
+    let other = IssuerUrl::parse("https://oidc.example:8443", "test").unwrap();
+    let theirs = Keeper::new(&other, 1).first(&*clock()).await;
+    assert_eq!(codes_at_start(&theirs, options(&[1])).await, ["ring.issuer_mismatch"]);
+    // One whose name alone was changed is what it was called: its halves and its signature are for another.
+    let renamed = String::from_utf8(theirs).unwrap().replace(other.as_str(), issuer().as_str());
+    assert!(codes_at_start(renamed.as_bytes(), options(&[1])).await.contains(&"ring.unauthentic"));
+}
+
 #[tokio::test]
 async fn every_hostile_edit_is_named_at_the_start() {
     let (scene, keeper) = (Scene::at(&issuer(), 1, &*clock()).await, Keeper::new(&issuer(), 1));

@@ -135,8 +135,30 @@ fn a_fleet_that_runs_is_named_and_nothing_is_written() {
     assert!(!said.err.contains("replica-gone") && !said.err.contains("replica-silent"), "{said:?}");
     assert_eq!(places.database.execute("SELECT count(*) FROM oneseal.rings"), "0");
 
+    assert!(said.err.contains(FLEET) && said.err.contains("?fleet=NAME"), "{said:?}");
+
     places.database.execute("DELETE FROM oneseal.replicas WHERE instance = 'replica-7'");
     places.to_postgres(&["--yes"]).done();
+}
+
+#[test]
+fn another_fleet_of_the_same_database_may_run() {
+    let Some(places) = Places::new() else { return };
+    migrate_by(
+        &places.file("ring.json"),
+        &format!("{}?fleet=neighbour", places.database.url()),
+        &["--fleet-is-stopped", "--yes"],
+    )
+    .done();
+    places.database.execute(
+        "INSERT INTO oneseal.replicas \
+         SELECT 'neighbour', 'n-0', gen_random_uuid(), 'live', '', '{}', at, at, at FROM (SELECT now() AS at) AS beat",
+    );
+    places.to_postgres(&["--yes"]).done();
+    // One that is read without a name is the only one there, so this is about its replicas.
+    places.database.execute("DELETE FROM oneseal.rings WHERE fleet <> 'neighbour'");
+    let said = migrate_by(&places.database.url(), &places.file("back.json"), &["--yes"]);
+    said.refused(75, &["n-0", "neighbour"]);
 }
 
 #[test]

@@ -313,4 +313,5 @@ const HAS_REPLICAS: &str =
     "SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = 'oneseal' AND tablename = 'replicas'";
 
 const BEATING: &str = "SELECT instance || ' of ' || fleet FROM oneseal.replicas \
-    WHERE state <> 'gone' AND beat_at > clock_timestamp() - make_interval(secs => $1) ORDER BY fleet, instance";
+    WHERE state <> 'gone' AND beat_at BETWEEN clock_timestamp() - make_interval(secs => $1) \
+        AND clock_timestamp() + make_interval(secs => $1) ORDER BY fleet, instance";

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use sqlx::Row as _;
 
-use super::row::columns;
+use super::row::{clamped, columns};
 use super::{FACTS_LIMIT, Registry, ReplicaState, Row, facts_text, into_database_error};
 use crate::clock::UnixTime;
 use crate::database::{DatabaseError, DatabaseErrorKind};
@@ -106,16 +106,18 @@ impl Beat {
 /// The statement, with the query that tells of the ring. `$1` fleet, `$2` instance, `$3` boot, `$4` state, `$5` ops
 /// address, `$6` facts.
 ///
-/// A statement sees the tables as they were before its own changes: the own row comes from RETURNING, the others from the
+/// Times that were wrong in the own row are put right: who beats is here. A statement sees the tables as they were before its own changes: the own row comes from RETURNING, the others from the
 /// table.
 pub(super) fn statement(ring: Option<&'static str>) -> String {
     let ring = ring
         .unwrap_or("SELECT 0::bigint AS incarnation, 0::bigint AS revision, ''::text AS digest WHERE false");
     let columns = columns!();
+    let (joined_at, state_since) = (clamped!("joined_at"), clamped!("state_since"));
     format!(
         "WITH me AS ( \
             UPDATE oneseal.replicas SET beat_at = clock_timestamp(), state = $4, ops_address = $5, facts = $6, \
-                state_since = CASE WHEN state = $4 THEN state_since ELSE clock_timestamp() END \
+                joined_at = {joined_at}, \
+                state_since = CASE WHEN state = $4 THEN {state_since} ELSE clock_timestamp() END \
             WHERE fleet = $1 AND instance = $2 AND boot = $3::uuid AND state <> 'gone' \
             RETURNING *), \
         r AS (SELECT * FROM me UNION ALL SELECT * FROM oneseal.replicas WHERE fleet = $1 AND instance <> $2), \

@@ -6,10 +6,11 @@
 //!                                leave ─────────► gone ◄── forget, or a newer boot of the same instance joins
 //! ```
 //! *Silent* is not written: it is how long ago the last beat was, by the database's clock, so that a reader whose own clock
-//! is wrong sees the same as the others. Time alone makes nobody *gone*: a replica that is silent may serve on, cut off
+//! is wrong sees the same as the others. A replica that dies on its way in is silent as well. Time alone makes nobody *gone*: a replica that is silent may serve on, cut off
 //! from the database, and who changes keys must reckon with that.
 //!
-//! A row's `facts` are opaque here: a JSON object that the layers above write and read.
+//! A row's `facts` are opaque here: a JSON object that the layers above write and read. Whatever stands in a row, it harms
+//! that row alone ([`RowFault`]): it is silent, it can be forgotten, and its instance can take its place again.
 
 mod beat;
 mod instance;
@@ -23,7 +24,7 @@ use uuid::Uuid;
 
 pub use beat::{Beat, BeatAnswer, BeatError, RingRevision};
 pub use instance::{InstanceId, NotAnInstance};
-pub use row::{ReplicaState, Row};
+pub use row::{ReplicaState, Row, RowFault};
 
 use crate::clock::{Clock, UnixTime};
 use crate::database::{CommitError, Database, DatabaseError, DatabaseErrorKind};
@@ -262,7 +263,7 @@ pub async fn forget_in(
     let found = tx.fetch_optional(query).await?;
     let Some(found) = found else { return Err(ForgetError::Unknown(instance.to_owned())) };
     let row = Row::read(&found)?;
-    if row.state != ReplicaState::Gone && row.beat_age < SILENT_AFTER {
+    if row.beats() {
         return Err(ForgetError::Beats { instance: row.instance, beat_age: row.beat_age });
     }
     let query = sqlx::query(LEAVE).bind(fleet).bind(instance).bind(row.boot.to_string());
@@ -289,17 +290,21 @@ fn into_database_error(error: CommitError) -> DatabaseError {
 
 const NOW: &str = "SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now_s";
 
-const JOIN: &str = "INSERT INTO oneseal.replicas AS old \
+const JOIN: &str = concat!(
+    "INSERT INTO oneseal.replicas AS old \
         (fleet, instance, boot, state, ops_address, facts, joined_at, state_since, beat_at) \
     VALUES ($1, $2, $3::uuid, 'joining', $4, $5, clock_timestamp(), clock_timestamp(), clock_timestamp()) \
     ON CONFLICT (fleet, instance) DO UPDATE SET boot = excluded.boot, state = excluded.state, \
         ops_address = excluded.ops_address, facts = excluded.facts, joined_at = excluded.joined_at, \
         state_since = excluded.state_since, beat_at = excluded.beat_at \
-    WHERE old.boot = excluded.boot OR old.state = 'gone' \
-        OR old.beat_at < clock_timestamp() - make_interval(secs => $6)";
+    WHERE old.boot = excluded.boot OR NOT (",
+    row::beats!(),
+    ")"
+);
 
 const LEAVE: &str = "UPDATE oneseal.replicas SET state = 'gone', state_since = clock_timestamp() \
     WHERE fleet = $1 AND instance = $2 AND boot = $3::uuid AND state <> 'gone'";
 
 const SWEEP: &str = "DELETE FROM oneseal.replicas \
-    WHERE fleet = $1 AND state = 'gone' AND state_since < clock_timestamp() - make_interval(secs => $2)";
+    WHERE fleet = $1 AND state = 'gone' AND state_since NOT BETWEEN \
+        clock_timestamp() - make_interval(secs => $2) AND clock_timestamp() + make_interval(secs => $2)";

@@ -6,7 +6,8 @@ use std::time::Duration;
 use oneseal_coordination::SystemClock;
 use oneseal_coordination::database::Database;
 use oneseal_coordination::registry::{
-    Beat, BeatError, ForgetError, InstanceId, JoinError, Registry, ReplicaState, RingRevision, forget, rows,
+    Beat, BeatError, ForgetError, InstanceId, JoinError, Registry, ReplicaState, RingRevision, RowFault,
+    forget, rows,
 };
 use oneseal_testing::parts::{self, PgBouncer, Pooling, Postgres};
 use serde_json::json;
@@ -97,11 +98,12 @@ async fn who_misses_three_beats_is_silent_until_it_beats_and_never_gone_by_time(
     assert!(since < two.rows().await.unwrap()[1].since, "silent since its last beat");
     one.beat(&json!({}), Beat::Live).await.unwrap();
     assert_eq!(states(&two.rows().await.unwrap())[0], ("pod-0", ReplicaState::Live));
-    // One that never served is no publish point, however long ago it was heard of.
+    // One that died on its way in does not join for ever.
     let third = replica(&database, "pod-2");
     third.join(&json!({})).await.unwrap();
-    age(&raw, "pod-2", 3600);
     assert_eq!(states(&two.rows().await.unwrap())[2], ("pod-2", ReplicaState::Joining));
+    age(&raw, "pod-2", 12);
+    assert_eq!(states(&two.rows().await.unwrap())[2], ("pod-2", ReplicaState::Silent));
 }
 
 #[tokio::test]
@@ -203,13 +205,97 @@ async fn facts_that_are_too_long_or_not_ours_do_no_harm() {
     assert!(matches!(one.join(&long).await, Err(JoinError::FactsTooLong(_))));
     one.join(&json!({})).await.unwrap();
     assert!(matches!(one.beat(&long, Beat::Live).await, Err(BeatError::FactsTooLong(_))));
-    raw.execute(
-        "INSERT INTO oneseal.replicas VALUES ('prod', 'a', gen_random_uuid(), 'live', 'x', 'no json', now(), now(),
-            clock_timestamp() + interval '1 day')",
-    );
+    insert(&raw, "a", "'x'", "'no json'", ["now()"; 3]);
+    insert(&raw, "b", "'x'", "repeat('y', 65537)", ["now()"; 3]);
+    insert(&raw, "c", "repeat('z', 1025)", "to_json(repeat('y', 65534))", ["now()"; 3]);
     let answer = one.beat(&json!({}), Beat::Live).await.unwrap();
-    assert_eq!(answer.rows[0].facts, serde_json::Value::Null);
-    assert_eq!((answer.rows[0].state, answer.rows[0].beat_age), (ReplicaState::Live, Duration::ZERO));
+    let [a, b, c, _] = &*answer.rows else { panic!("{answer:?}") };
+    assert_eq!((&a.facts, &a.fault, a.state), (&serde_json::Value::Null, &None, ReplicaState::Live));
+    assert_eq!((&b.facts, b.state), (&serde_json::Value::Null, ReplicaState::Live));
+    assert_eq!(b.fault, Some(RowFault::FactsTooLong { bytes: 65537 }));
+    let length = c.facts.as_str().map(str::len);
+    assert_eq!((length, &c.fault, &*c.ops_address), (Some(65534), &None, ""));
+}
+
+/// A row that somebody has written by hand: joined, since, last beat.
+fn insert(raw: &parts::Database, instance: &str, address: &str, facts: &str, times: [&str; 3]) {
+    let [joined_at, since, beat_at] = times;
+    raw.execute(&format!(
+        "INSERT INTO oneseal.replicas VALUES ('prod', '{instance}', gen_random_uuid(), 'live', {address}, {facts},
+            {joined_at}, {since}, {beat_at})"
+    ));
+}
+
+/// Whatever time stands in a row, in whichever place.
+#[tokio::test]
+async fn a_row_with_impossible_times_harms_itself_alone() {
+    let Some(server) = Postgres::shared() else { return };
+    for (time, is_infinite) in [
+        ("'infinity'", true),
+        ("'-infinity'", true),
+        ("clock_timestamp() + interval '1 hour'", false),
+        ("'294276-12-31'::timestamptz", false),
+    ] {
+        for place in 0..3 {
+            let (raw, database) = ready(&server).await;
+            let one = replica(&database, "pod-0");
+            let mut times = ["clock_timestamp()"; 3];
+            times[place] = time;
+            insert(&raw, "pod-9", "'x'", "'{}'", times);
+            one.join(&json!({})).await.unwrap();
+            let answer = one.beat(&json!({}), Beat::Live).await.unwrap();
+            let what = format!("{time} at {place}: {answer:?}");
+            assert_eq!(states(&one.rows().await.unwrap()), states(&answer.rows), "{what}");
+            let odd = &answer.rows[1];
+            assert_eq!((odd.state, odd.beats()), (ReplicaState::Silent, false), "{what}");
+            assert_eq!(matches!(odd.fault, Some(RowFault::Infinite)), is_infinite, "{what}");
+            assert_eq!(matches!(odd.fault, Some(RowFault::Ahead { .. })), !is_infinite, "{what}");
+            assert!(odd.since <= answer.database_now && odd.joined_at <= answer.database_now, "{what}");
+            assert_eq!(states(&answer.rows)[0], ("pod-0", ReplicaState::Live), "{what}");
+            // It goes, and its name is free for who has it.
+            let forgotten = forget(&database, "prod", "pod-9").await.unwrap();
+            assert_eq!(forgotten.state, ReplicaState::Silent, "{what}");
+            let back = replica(&database, "pod-9");
+            back.join(&json!({})).await.unwrap();
+            let answer = back.beat(&json!({}), Beat::Live).await.unwrap();
+            assert_eq!(states(&answer.rows)[1], ("pod-9", ReplicaState::Live), "{what}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_instance_takes_back_a_row_with_impossible_times_and_a_beat_puts_its_own_right() {
+    let Some(server) = Postgres::shared() else { return };
+    for column in ["joined_at", "state_since", "beat_at"] {
+        for time in ["'infinity'", "'-infinity'", "clock_timestamp() + interval '10 years'"] {
+            let (raw, database) = ready(&server).await;
+            let (one, again) = (replica(&database, "pod-0"), replica(&database, "pod-0"));
+            one.join(&json!({})).await.unwrap();
+            one.beat(&json!({}), Beat::Live).await.unwrap();
+            let spoil = format!("UPDATE oneseal.replicas SET {column} = {time}");
+            raw.execute(&spoil);
+            let answer = one.beat(&json!({}), Beat::Live).await.unwrap();
+            assert_eq!((answer.rows[0].state, &answer.rows[0].fault), (ReplicaState::Live, &None), "{spoil}");
+            raw.execute(&spoil);
+            again.join(&json!({})).await.unwrap_or_else(|error| panic!("{spoil}: {error}"));
+            assert_eq!(again.rows().await.unwrap()[0].fault, None, "{spoil}");
+        }
+    }
+}
+
+/// A server whose clock is a little behind, after a failover.
+#[tokio::test]
+async fn a_clock_set_back_by_less_than_three_beats_makes_nobody_silent() {
+    let Some(server) = Postgres::shared() else { return };
+    let (raw, database) = ready(&server).await;
+    let one = replica(&database, "pod-0");
+    one.join(&json!({})).await.unwrap();
+    one.beat(&json!({}), Beat::Live).await.unwrap();
+    raw.execute("UPDATE oneseal.replicas SET beat_at = clock_timestamp() + interval '10 s'");
+    let row = &one.rows().await.unwrap()[0];
+    assert_eq!((row.state, &row.fault, row.beat_age), (ReplicaState::Live, &None, Duration::ZERO));
+    assert!(matches!(forget(&database, "prod", "pod-0").await, Err(ForgetError::Beats { .. })));
+    assert!(replica(&database, "pod-0").join(&json!({})).await.is_err());
 }
 
 #[tokio::test]

@@ -103,7 +103,24 @@ fn compare(own: Own<'_>, peer: &Peer, theirs: &Facts, judgement: &mut Judgement)
             number.1, number.0, theirs.ring.digest, ours.ring.digest
         );
         judgement.findings.push(&FLEET_JWKS_DIFFERS, place(peer), message);
+    } else if number_there == number {
+        compare_key_sets(ours, peer, theirs, &mut judgement.findings);
     }
+}
+
+/// One ring makes one key set, byte for byte: a replica that makes another of it is broken, or its row lies. One that does
+/// not beat cannot be asked any more.
+fn compare_key_sets(ours: &Facts, peer: &Peer, theirs: &Facts, findings: &mut Findings) {
+    if peer.state != PeerState::Live || ours.ring.jwks_digest == theirs.ring.jwks_digest {
+        return;
+    }
+    let (number, own) = (shown(ours.ring.number()), &ours.ring.jwks_digest);
+    let message = format!(
+        "both serve {number} with one digest, and other key sets made of it: its JWKS has the SHA-256 {}, this \
+         replica's {own}",
+        theirs.ring.jwks_digest
+    );
+    findings.push(&FLEET_JWKS_DIFFERS, place(peer), message);
 }
 
 /// Key files have no revision by which one of the two could be behind: each must publish what the other signs with.
@@ -196,12 +213,14 @@ fn tell_rolled_back(own: Own<'_>, fleet: &Fleet, findings: &mut Findings) {
     let above: Vec<_> = all.filter(|(_, facts)| facts.ring.number() > stored).collect();
     let Some(most) = above.iter().map(|(_, facts)| facts.ring.number()).max() else { return };
     let names: BTreeSet<_> = above.iter().map(|(name, _)| *name).collect();
-    let message = format!(
-        "the store holds {}, and {} serve up to {}",
-        shown(stored),
-        names.into_iter().collect::<Vec<_>>().join(", "),
-        shown(most)
-    );
+    let told = names.iter().copied().collect::<Vec<_>>().join(", ");
+    let mut message =
+        format!("the store holds {}, and by their rows {told} serve up to {}", shown(stored), shown(most));
+    if let Some(other) = names.into_iter().find(|name| *name != own.instance) {
+        message.push_str(&format!(
+            "; a row that nobody beats into any more goes by `oneseal replicas forget --direct {other}`"
+        ));
+    }
     findings.push(&RING_ROLLED_BACK, "the ring's store", message);
 }
 
@@ -229,7 +248,7 @@ pub static FLEET_JWKS_DIFFERS: Code = Code::refused(
     "fleet.jwks_differs",
     "Another replica of the fleet serves other keys than this one: relying parties would refuse tokens by chance.",
     "Give this replica the fleet's key or ring; if the other is the wrong one, stop it, then \
-     `oneseal replicas forget` it.",
+     `oneseal replicas forget` it, with --direct where no replica runs.",
 );
 /// A newer revision is served elsewhere.
 pub static FLEET_BEHIND: Code = Code::warning(
@@ -249,6 +268,7 @@ pub static FLEET_INSTANCE_IN_USE: Code = Code::error(
 /// A row that says nothing.
 pub static FLEET_UNREADABLE: Code = Code::warning(
     "fleet.unreadable",
-    "A replica's row in the registry cannot be read, so nobody knows what it serves.",
-    "Bring all replicas to one version; a row that nobody beats into any more goes by `oneseal replicas forget`.",
+    "A replica's row in the registry cannot be read or tells of a time that has not come, so nobody knows what it serves.",
+    "Bring all replicas to one version; a row that nobody beats into any more goes by `oneseal replicas forget`, with \
+     --direct where no replica runs.",
 );

@@ -89,6 +89,13 @@ pub struct FactKey {
 #[error("{0}")]
 pub struct FactsError(String);
 
+impl FactsError {
+    /// A row that nothing can be read from, for the reason `why`, which the store that holds it has found.
+    pub fn new(why: impl Into<String>) -> Self {
+        Self(why.into())
+    }
+}
+
 impl Facts {
     /// What a replica of `issuer` tells that serves `snapshot`, remembers `memory` and neither serves nor mints yet.
     pub fn of(issuer: &str, snapshot: &Snapshot, memory: &Memory, clock: &dyn Clock) -> Self {

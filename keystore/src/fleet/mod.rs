@@ -52,7 +52,7 @@ pub enum PeerState {
     Joining,
     /// It beats.
     Live,
-    /// It has missed three beats and may still serve.
+    /// It has missed three beats, or its row does not tell when it has beaten. It may still serve, if it had begun to.
     Silent,
     /// It has left, or somebody has said that it is gone.
     Gone,

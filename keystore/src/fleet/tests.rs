@@ -78,6 +78,20 @@ fn one_revision_has_one_digest() {
 }
 
 #[test]
+fn one_ring_has_one_key_set() {
+    let own = facts(7, &["a", "b"]);
+    let mut other = own.clone();
+    other.ring.jwks_digest = Digest::ZERO.to_string();
+    let found = judge_with(&own, vec![peer("x", PeerState::Live, other.clone())], None);
+    assert!(found.is_conflict() && found.findings.contains(&FLEET_JWKS_DIFFERS));
+    let text = found.findings.to_string();
+    assert!(text.contains(&own.ring.jwks_digest) && text.contains(&other.ring.jwks_digest), "{text}");
+    assert!(codes(&own, vec![peer("x", PeerState::Silent, other.clone())]).is_empty());
+    other.ring.revision = 8;
+    assert!(!codes(&own, vec![peer("x", PeerState::Live, other)]).contains(&"fleet.jwks_differs"));
+}
+
+#[test]
 fn the_conflict_names_the_replica_and_both_digests() {
     let (own, other) = (facts(7, &["a"]), facts(7, &["b"]));
     let row = Peer {
@@ -192,6 +206,9 @@ fn a_store_that_was_put_back_is_named_with_who_serves_more() {
         text.contains("ring.rolled_back") && text.contains("holds revision 6") && text.contains("m, x"),
         "{text}"
     );
+    assert!(text.contains("`oneseal replicas forget --direct x`"), "{text}");
+    let alone = judge_with(&own, Vec::new(), Some((1, 6))).findings.to_string();
+    assert!(alone.contains("rows m serve up to revision 7") && !alone.contains("forget"), "{alone}");
 }
 
 #[test]

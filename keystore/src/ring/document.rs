@@ -73,6 +73,9 @@ pub(crate) fn read(
         faults.push(&RING_UNAUTHENTIC, format!("{place}: log"), broken);
     }
     let canonical = canonical(&split.public);
+    // The halves of another issuer's ring are that issuer's: that it is another's has been told, and is no forgery.
+    let whose = IssuerUrl::parse(&view.issuer, place);
+    let issuer = whose.as_ref().unwrap_or(issuer);
     let trusted = trust::judge(place, &view, &split, &canonical, &Judging { issuer, reading });
     let trusted = trusted.map_err(|found| faults.extend(found)).ok();
     let mut keys = Vec::new();

@@ -1,7 +1,7 @@
 //! The replicas of a ring, as the registry in its database tells a verb that has not joined them.
 
 use oneseal_coordination::database::{Database, DatabaseError, DatabaseErrorKind};
-use oneseal_coordination::registry::{self, ReplicaState, Row, SILENT_AFTER};
+use oneseal_coordination::registry::{self, Row};
 use oneseal_keystore::fleet::Fleet;
 
 use crate::app;
@@ -17,7 +17,7 @@ pub(super) async fn beating(database: &Database, fleets: &[String]) -> Result<Ve
     let mut running = Vec::new();
     for fleet in fleets {
         match registry::rows(database, fleet).await {
-            Ok(rows) => running.extend(rows.into_iter().filter(is_running).map(|row| row.instance)),
+            Ok(rows) => running.extend(rows.into_iter().filter(Row::beats).map(|row| row.instance)),
             Err(error) if error.kind() == DatabaseErrorKind::Schema => {}
             Err(error) => return Err(silent(database, error)),
         }
@@ -81,10 +81,6 @@ fn names(config: &Config) -> Vec<String> {
         names.push(fleet.clone());
     }
     names
-}
-
-fn is_running(row: &Row) -> bool {
-    row.state != ReplicaState::Gone && row.beat_age < SILENT_AFTER
 }
 
 /// The registry did not tell.

@@ -118,9 +118,13 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
     (Chosen { issuer, provider, unlocking, settings }, findings)
 }
 
-/// The fleet's name where none is configured: the issuer's host and path in the letters that a name may have.
+/// The fleet's name where none is configured: the issuer's host, a port that is not the scheme's, and path, in the letters
+/// that a name may have.
 pub(crate) fn fleet_of(issuer: &IssuerUrl) -> String {
-    let name = format!("{}{}", issuer.host(), issuer.base_path()).to_ascii_lowercase();
+    let scheme_port = if issuer.is_https() { 443 } else { 80 };
+    let port = Some(issuer.port()).filter(|port| *port != scheme_port);
+    let port = port.map(|port| format!(":{port}")).unwrap_or_default();
+    let name = format!("{}{port}{}", issuer.host(), issuer.base_path()).to_ascii_lowercase();
     let name: String = name
         .chars()
         .map(|c| if c.is_ascii_lowercase() || c.is_ascii_digit() || c == '.' { c } else { '-' })

@@ -99,7 +99,7 @@ impl Config {
         }
     }
 
-    /// The name of the replicas that serve this issuer from one ring: `ring.fleet`, or the issuer's host and path.
+    /// The name of the replicas that serve this issuer from one ring: `ring.fleet`, or the issuer's host, port and path.
     pub(crate) fn fleet(&self) -> String {
         self.settings.fleet_of(&self.issuer)
     }
@@ -192,7 +192,7 @@ pub(crate) struct Ops {
 }
 
 impl Settings {
-    /// The name of the replicas that serve `issuer` from one ring: `ring.fleet`, or its host and path.
+    /// The name of the replicas that serve `issuer` from one ring: `ring.fleet`, or its host, port and path.
     pub(crate) fn fleet_of(&self, issuer: &IssuerUrl) -> String {
         self.fleet.clone().unwrap_or_else(|| fleet_of(issuer))
     }

@@ -305,11 +305,14 @@ fn workers_of_later_versions_are_refused_by_name() {
 }
 
 #[test]
-fn the_fleet_is_named_after_host_and_path() {
+fn the_fleet_is_named_after_host_port_and_path() {
     for (issuer, fleet) in [
         ("https://oidc.example", "oidc.example"),
         ("https://oidc.example/Tenants/a/", "oidc.example-tenants-a"),
-        ("http://[::1]:8080", "1"),
+        ("http://[::1]:8080", "1-8080"),
+        ("https://oidc.example:443", "oidc.example"),
+        ("http://127.0.0.1:80", "127.0.0.1"),
+        ("http://127.0.0.1:28080/a", "127.0.0.1-28080-a"),
         ("https://[::]", "oneseal"),
         ("https://oidc.example/a_b", "oidc.example-a-b"),
     ] {

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use oneseal::{Findings, Issuer, SystemClock};
 use oneseal_coordination::database::Database;
-use oneseal_keystore::findings::chain;
-use oneseal_keystore::fleet::{Facts, Memory, Own, judge};
+use oneseal_keystore::fleet::{FLEET_INSTANCE_IN_USE, Facts, Fleet, Memory, Own, Peer, PeerState, judge};
 use uuid::Uuid;
 
 use super::membership::Membership;
-use super::naming::{Surroundings, instance};
-use super::store::Store;
+use super::naming::{Surroundings, instance, ops_url, outward};
+use super::store::{Store, rows_of};
 use crate::config::Settings;
 use crate::exit::Failure;
+use crate::gate::of_database_error;
 
 /// A membership in `fleet` that has not begun; `ring` is the query that tells which ring the database holds, if it holds
 /// the fleet's.
@@ -32,8 +32,18 @@ pub(crate) fn open(
     Ok(Arc::new(Membership::new(store, fleet, name, boot_id)))
 }
 
-/// What the rows of `fleet` say of a replica that would serve what `issuer` does: for `check`, which does not join.
-/// `is_ring_there` tells whether that has just been read from the same database.
+/// What a look without a membership knows of the replica that would start.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Look<'a> {
+    /// With its key, if that is good.
+    pub(crate) issuer: Option<&'a Issuer>,
+    /// Whether the ring has just been read from the same database.
+    pub(crate) is_ring_there: bool,
+    /// Whether the replica itself may run beside the look.
+    pub(crate) may_run: bool,
+}
+
+/// What the rows of `fleet` say of a replica that would join: for `check`, which does not.
 ///
 /// # Cancel safety
 /// Changes nothing.
@@ -41,23 +51,39 @@ pub(crate) async fn look(
     database: Database,
     fleet: String,
     settings: &Settings,
-    issuer: &Issuer,
-    is_ring_there: bool,
+    look: &Look<'_>,
 ) -> Findings {
     let boot_id = Uuid::new_v4();
     let name = instance(&settings.ops, &settings.listen, &Surroundings::of_this_process(), boot_id);
-    let mut findings = Findings::new();
-    let Ok(store) = Store::new(database, &fleet, &name, boot_id, None) else { return findings };
-    match store.rows().await {
-        Ok(fleet) => {
-            let snapshot = issuer.snapshot();
-            let facts = Facts::of(issuer.url().as_str(), &snapshot, &Memory::new(&snapshot), &SystemClock);
-            let stored = is_ring_there.then(|| facts.ring.number());
-            let own = Own { instance: &name, facts: &facts, allow_key_replacement: false, stored };
-            findings.extend(judge(own, &fleet).findings);
-        }
-        // What keeps the registry from being read has been found by the look at the database itself.
-        Err(error) => tracing::debug!(error = chain(&error), "the registry could not be read"),
+    let fleet = match rows_of(&database, &fleet).await {
+        Ok(fleet) => fleet,
+        Err(error) => return of_database_error(&error),
+    };
+    let mut findings = in_use(&fleet, &name, settings, look.may_run);
+    if let Some(issuer) = look.issuer {
+        let snapshot = issuer.snapshot();
+        let facts = Facts::of(issuer.url().as_str(), &snapshot, &Memory::new(&snapshot), &SystemClock);
+        let stored = look.is_ring_there.then(|| facts.ring.number());
+        let own = Own { instance: &name, facts: &facts, allow_key_replacement: false, stored };
+        findings.extend(judge(own, &fleet).findings);
     }
+    findings
+}
+
+/// Whether another process beats under this name, as the way in would find after waiting for it. The replica of this very
+/// configuration, which is known by the address of its probes, is no other one where it `may_run`.
+fn in_use(fleet: &Fleet, name: &str, settings: &Settings, may_run: bool) -> Findings {
+    let mut findings = Findings::new();
+    let beats = |peer: &&Peer| matches!(peer.state, PeerState::Joining | PeerState::Live);
+    let Some(peer) = fleet.peers.iter().find(|peer| peer.instance == name).filter(beats) else {
+        return findings;
+    };
+    let own = ops_url(&settings.ops, settings.listen.ops, outward());
+    if may_run && own.is_some() && own == peer.ops_address {
+        return findings;
+    }
+    let at = peer.ops_address.as_deref().unwrap_or("an address that it has not told yet");
+    let by = format!("{name} already runs (boot {}, reached at {at})", peer.boot_id);
+    findings.push(&FLEET_INSTANCE_IN_USE, "ops.instance", by);
     findings
 }

@@ -12,7 +12,7 @@ use oneseal_coordination::registry::{
     Beat, BeatAnswer, BeatError, ForgetError, InstanceId, JoinError, NotAnInstance, Registry, ReplicaState,
     RingRevision, Row, forget_in, look,
 };
-use oneseal_keystore::fleet::{Facts, Fleet, Peer, PeerState};
+use oneseal_keystore::fleet::{Facts, FactsError, Fleet, Peer, PeerState};
 use uuid::Uuid;
 
 use super::news::of_replica;
@@ -277,7 +277,10 @@ fn peer(row: Row, now: UnixTime) -> Peer {
         seen_at,
         joined_at: row.joined_at,
         ops_address: Some(row.ops_address).filter(|address| !address.is_empty()),
-        facts: Facts::read(&row.facts),
+        facts: match row.fault {
+            Some(fault) => Err(FactsError::new(fault.to_string())),
+            None => Facts::read(&row.facts),
+        },
         instance: row.instance,
     }
 }

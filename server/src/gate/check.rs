@@ -3,12 +3,14 @@
 use std::fmt;
 
 use oneseal::{Clock, Findings, Issuer, IssuerUrl, SystemClock};
+use oneseal_keystore::findings::{Finding, Severity};
 use oneseal_providers::Durability;
 use serde::Serialize;
 
 use super::online::{self, Measure};
 use super::{RULE_NONE, is_of_key, self_check, together, with_others};
 use crate::config::{Config, Effective, Mistakes, ProviderChoice, Settings, Sources};
+use crate::fleet::Look;
 use crate::http::bind::Sockets;
 use crate::tls::Tls;
 use crate::{app, fleet};
@@ -94,6 +96,10 @@ pub(crate) async fn check(sources: Sources, scope: Scope) -> Report {
     let Found { mut findings, issuer, url, provider, settings, is_whole } = found;
     let snapshot = issuer.as_ref().map(Issuer::snapshot);
     let mut measures = None;
+    if let (Some(url), true) = (&url, is_whole) {
+        let found = of_fleet(url, issuer.as_ref(), &settings, provider.as_ref(), scope, &findings).await;
+        findings.extend(found);
+    }
     match (scope.network, url) {
         (Network::AsServe, Some(url)) => {
             // As the start does: with a refusal in hand nobody is asked.
@@ -101,14 +107,8 @@ pub(crate) async fn check(sources: Sources, scope: Scope) -> Report {
                 let how = &settings.self_check;
                 findings.extend(self_check::ask(&url, how, ours, false, &SystemClock).await);
             }
-            if let Some(issuer) = issuer.as_ref().filter(|_| is_whole) {
-                findings.extend(of_fleet(issuer, &settings, provider.as_ref()).await);
-            }
         }
         (Network::Online, Some(url)) => {
-            if let Some(issuer) = issuer.as_ref().filter(|_| is_whole) {
-                findings.extend(of_fleet(issuer, &settings, provider.as_ref()).await);
-            }
             let seen = online::look(&url, &settings, snapshot.as_deref(), &SystemClock).await;
             findings.extend(seen.findings);
             measures = Some(seen.measures);
@@ -123,12 +123,29 @@ pub(crate) async fn check(sources: Sources, scope: Scope) -> Report {
     Report { findings, effective: is_whole.then_some(settings.effective), key, measures }
 }
 
-/// What the rows of the others say, where there is a database.
-async fn of_fleet(issuer: &Issuer, settings: &Settings, provider: Option<&ProviderChoice>) -> Findings {
-    // What is wrong with the database itself has been told.
+/// What the rows of the others say, where there is a database. What is wrong with that itself has been told.
+async fn of_fleet(
+    url: &IssuerUrl,
+    issuer: Option<&Issuer>,
+    settings: &Settings,
+    provider: Option<&ProviderChoice>,
+    scope: Scope,
+    told: &Findings,
+) -> Findings {
+    if told.iter().any(is_of_database) {
+        return Findings::new();
+    }
     let Ok(Some(database)) = app::database(settings) else { return Findings::new() };
-    let is_ring_there = matches!(provider, Some(ProviderChoice::Postgres { .. }));
-    fleet::look(database, settings.fleet_of(issuer.url()), settings, issuer, is_ring_there).await
+    let look = Look {
+        issuer,
+        is_ring_there: matches!(provider, Some(ProviderChoice::Postgres { .. })),
+        may_run: !scope.sockets,
+    };
+    fleet::look(database, settings.fleet_of(url), settings, &look).await
+}
+
+fn is_of_database(finding: &Finding) -> bool {
+    finding.code.severity == Severity::Error && finding.code.name.starts_with("database.")
 }
 
 /// All that is wrong where the configuration is refused: with it, with its certificate and, if it says where the key

@@ -3,9 +3,11 @@
 use oneseal::Findings;
 use oneseal_coordination::database::{Database, DatabaseError, DatabaseErrorKind, DatabaseOptions};
 use oneseal_coordination::migrate::{COORDINATION, Component, SchemaFault, check};
-use oneseal_keystore::DATABASE_MIGRATION_PENDING as MIGRATION_PENDING;
+pub(super) use oneseal_keystore::DATABASE_MIGRATION_PENDING as MIGRATION_PENDING;
 use oneseal_keystore::findings::{Code, Exit};
 use oneseal_providers::postgres::migrations::COMPONENT as PROVIDERS;
+
+use super::rights::{self, Judged};
 
 /// The tables of every crate below, in the order in which they are made.
 pub(crate) const COMPONENTS: &[Component] = &[COORDINATION, PROVIDERS];
@@ -15,6 +17,7 @@ pub(super) static CODES: &[&Code] = &[
     &UNAVAILABLE,
     &STANDBY,
     &DENIED,
+    &GRANT_MISSING,
     &UNTRUSTED,
     &UNUSABLE,
     &DATABASE_IN_CLEAR,
@@ -31,11 +34,32 @@ pub(crate) async fn judge(options: Option<&DatabaseOptions>) -> Findings {
     let Some(options) = options else { return Findings::new() };
     let mut findings = Findings::new();
     match Database::new(options.clone()) {
-        Ok(database) => match check(&database, COMPONENTS).await {
-            Ok(faults) => faults.iter().for_each(|fault| push_fault(fault, &mut findings)),
-            Err(error) => push_error(&error, &mut findings),
-        },
+        Ok(database) => findings.extend(judge_tables(&database).await),
         Err(error) => push_error(&error, &mut findings),
+    }
+    findings
+}
+
+/// The tables as they are said to be, and then whether they are there and may be used.
+async fn judge_tables(database: &Database) -> Findings {
+    let mut findings = Findings::new();
+    let error = match check(database, COMPONENTS).await {
+        Ok(faults) => {
+            faults.iter().for_each(|fault| push_fault(fault, &mut findings));
+            None
+        }
+        Err(error) => Some(error),
+    };
+    // Tables that are yet to be made are missing, and cannot be granted.
+    if findings.has_errors() {
+        return findings;
+    }
+    let is_denied = error.as_ref().is_none_or(|error| error.kind() == DatabaseErrorKind::Denied);
+    let judged = if is_denied { rights::judge(database).await } else { Ok(Judged::default()) };
+    match (judged, error) {
+        (Ok(judged), _) if judged.errors.has_errors() => findings.extend(judged.errors),
+        (_, Some(error)) | (Err(error), None) => push_error(&error, &mut findings),
+        (Ok(_), None) => {}
     }
     findings
 }
@@ -54,6 +78,7 @@ pub(crate) async fn advise(options: Option<&DatabaseOptions>) -> Findings {
         let message = "a session opened there is lent out between transactions, so that it hears no hints";
         findings.push(&POOLED_FENCE, DIRECT_PLACE, message);
     }
+    findings.extend(rights::judge(&database).await.unwrap_or_default().warnings);
     findings
 }
 
@@ -94,7 +119,7 @@ fn push_fault(fault: &SchemaFault, findings: &mut Findings) {
 }
 
 /// Where a finding about the database is: its URL holds a password, its name is in the message.
-const PLACE: &str = "database.url";
+pub(super) const PLACE: &str = "database.url";
 
 const DIRECT_PLACE: &str = "database.direct_url";
 
@@ -110,11 +135,17 @@ static STANDBY: Code = Code::error(
     "The database answers and takes no writes: it is a standby, or a primary that was demoted.",
     "Let database.url lead to the primary; during a failover the start asks again until process.boot_timeout is over.",
 );
-static DENIED: Code = Code::error(
+pub(super) static DENIED: Code = Code::error(
     "database.denied",
     Exit::Denied,
     "The database does not accept the user, or does not let it read and write the tables of the schema oneseal.",
     "Where the user or its password is refused, correct database.url. Where a table is, run the GRANT that names it in docs/postgres.md, \"Roles and grants\". `db migrate` and `events prune` want the URL of the tables' owner.",
+);
+pub(super) static GRANT_MISSING: Code = Code::warning(
+    "database.grant_missing",
+    "The user may not do with the tables all that a server does: it starts and serves, and changing the ring or logging \
+     an event fails.",
+    "Let the owner of the tables run the statements that the message names (docs/postgres.md#roles-and-grants).",
 );
 static UNTRUSTED: Code = Code::refused(
     "database.untrusted",

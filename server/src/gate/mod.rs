@@ -12,6 +12,7 @@ mod check;
 mod codes;
 mod database;
 mod online;
+mod rights;
 mod self_check;
 #[cfg(test)]
 mod tests;

@@ -17,16 +17,20 @@ pub(super) async fn refuse_running_fleet(
     held: &Held,
     is_stopped: bool,
 ) -> Result<(), Failure> {
-    let mut running = Vec::new();
-    for side in [from, to] {
-        let ProviderUri::Postgres(url) = side else { continue };
-        running.extend(beating(url, held).await?);
-    }
-    if !running.is_empty() {
-        let message =
-            format!("replicas of this fleet run, and would part from the ring: {}", running.join(", "));
+    for (side, uri) in [(Side::From, from), (Side::To, to)] {
+        let ProviderUri::Postgres(url) = uri else { continue };
+        let (fleets, running) = beating(url, held, side).await?;
+        if running.is_empty() {
+            continue;
+        }
+        let message = format!(
+            "replicas of the fleet {} run, and would part from the ring: {}",
+            fleets.join(" or "),
+            running.join(", ")
+        );
         return Err(Failure::new(Exit::TryLater, message).with_hint(
-            "Nothing was done. Stop them; a replica that was killed counts as stopped 12 s later.",
+            "Nothing was done. Stop them; a replica that was killed counts as stopped 12 s later. If another fleet of \
+             that database is meant, name it by ?fleet=NAME in the URL.",
         ));
     }
     if !matches!(from, ProviderUri::Postgres(_)) && !is_stopped {
@@ -39,16 +43,26 @@ pub(super) async fn refuse_running_fleet(
     Ok(())
 }
 
-/// Who has beaten within three periods, according to the registry beside this ring.
-async fn beating(url: &PostgresUrl, held: &Held) -> Result<Vec<String>, Failure> {
+/// What the fleet of the ring at `url` is called, and who of it has beaten within three periods, according to the registry
+/// there. Other fleets that share the database are no matter of ours.
+async fn beating(url: &PostgresUrl, held: &Held, side: Side) -> Result<(Vec<String>, Vec<String>), Failure> {
     let database = url.database().map_err(|error| Failure::usage(error.to_string()))?;
-    let mut names = vec![held.fleet()];
-    match url.fleet() {
-        Some(fleet) => names.push(fleet.to_owned()),
-        // The only one there, whatever it is called.
-        None => names.extend(fleets(&database).await.map_err(|error| silent(&database, error))?),
+    let mut names = match url.fleet() {
+        Some(fleet) => vec![fleet.to_owned()],
+        None => vec![held.fleet()],
+    };
+    if side == Side::From && url.fleet().is_none() {
+        // It was read without a name, so it is the only one there, whatever it is called.
+        names.extend(fleets(&database).await.map_err(|error| silent(&database, error))?);
+        names.sort_unstable();
+        names.dedup();
     }
-    names.sort_unstable();
-    names.dedup();
-    beating_in(&database, &names).await
+    let running = beating_in(&database, &names).await?;
+    Ok((names, running))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    From,
+    To,
 }

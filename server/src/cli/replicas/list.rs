@@ -90,7 +90,9 @@ fn told(listed: &Listed) -> String {
             facts["ring"]["revision"].as_u64().map_or_else(|| "?".to_owned(), |number| number.to_string());
         let word = |value: &Value| value.as_str().unwrap_or("?").to_owned();
         let digest: String = word(&facts["ring"]["digest"]).chars().take(12).collect();
-        let minting = word(&facts["minting"]);
+        // What one said last that is not heard of any more is not what it does.
+        let beats = matches!(row.state.as_str(), "joining" | "live");
+        let minting = if beats { word(&facts["minting"]) } else { "-".to_owned() };
         let line = format!(
             "{:widest$}  {:<7}  {:>4}s  {revision:>8}  {digest:<12}  {minting:<12}  {}",
             row.instance,
@@ -155,7 +157,7 @@ mod tests {
             text,
             "instance  state     seen  revision  digest        minting       version\n\
              a         live        1s         7  abababababab  on            1\n\
-             b\\u{1b}        silent    100s         ?  ?             ?             ?\n\
+             b\\u{1b}        silent    100s         ?  ?             -             ?\n\
              fleet f, asked a; the database does not answer, so this is 9 s old\n\
              error c.d at p\n  m\n  cure: do\n"
         );

@@ -186,7 +186,9 @@ const RING: Section = Section {
         Key {
             path: "ring.fleet",
             kind: Kind::FleetName,
-            default: Default::Unset("it is made from the issuer's host and path"),
+            default: Default::Unset(
+                "it is made from the issuer's host, a port that is not the scheme's, and path",
+            ),
             doc: "The name of the replicas that serve this issuer from one ring.",
             example: Literal::Text("oidc.example.com"),
         },

@@ -69,7 +69,15 @@ pub(super) async fn forget(
     let caller = caller.map_or_else(|| "unknown".to_owned(), |Extension(caller)| caller.to_string());
     let issuer = admin.state.issuer.url().as_str();
     let outcome = membership.store().forget(&instance, &format!("admin:{caller}"), issuer).await;
-    tracing::info!(target: AUDIT, caller, instance, ok = outcome.is_ok(), "replica forgotten by an administrator");
+    match &outcome {
+        Ok(()) => {
+            tracing::info!(target: AUDIT, caller, instance, ok = true, "replica forgotten by an administrator")
+        }
+        Err(why) => {
+            let why = chain(why);
+            tracing::info!(target: AUDIT, caller, instance, ok = false, why, "an administrator could not forget a replica");
+        }
+    }
     match outcome {
         Ok(()) => answer(json!({ "forgotten": instance })),
         Err(Forgotten::Unknown) => ApiError::invalid(
