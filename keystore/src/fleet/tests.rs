@@ -208,7 +208,8 @@ fn a_store_that_was_put_back_is_named_with_who_serves_more() {
     );
     assert!(text.contains("`oneseal replicas forget --direct x`"), "{text}");
     let alone = judge_with(&own, Vec::new(), Some((1, 6))).findings.to_string();
-    assert!(alone.contains("rows m serve up to revision 7") && !alone.contains("forget"), "{alone}");
+    assert!(alone.contains("rows of m the fleet serves up to revision 7"), "{alone}");
+    assert!(!alone.contains("a row that nobody beats into"), "{alone}");
 }
 
 #[test]

@@ -25,7 +25,8 @@ enum Verb {
     ///
     /// A replica that ends in order leaves by itself. One that was killed, or lost with its host, stays silent: it might
     /// still serve, cut off from the database, and a planned activation waits for it. Forgetting one that does serve
-    /// breaks tokens once the key changes. One that beats is not forgotten.
+    /// breaks tokens once the key changes. One that beats is not forgotten. With --direct no replica need run: the row is
+    /// taken out of the way in the [database] of the configuration.
     Forget(forget::Args),
 }
 

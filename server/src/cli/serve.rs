@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use oneseal::keystore::ring::KeyState;
@@ -11,7 +12,7 @@ use tokio::task::JoinSet;
 
 use super::Globals;
 use super::overrides::Overrides;
-use crate::config::Config;
+use crate::config::{Config, Process};
 use crate::exit::{Exit, Failure};
 use crate::fleet::{self, Membership};
 use crate::gate::{self, Opened};
@@ -63,7 +64,7 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     } = args;
     // Before configuration, which may hold a key itself.
     let hardened = if allow_debugging { Ok(()) } else { hardening::deny_dumps() };
-    let (mut config, mut remarks) = match Config::load(overrides.sources(globals).dev_tls(dev_tls)) {
+    let (config, remarks) = match Config::load(overrides.sources(globals).dev_tls(dev_tls)) {
         Ok(loaded) => loaded,
         Err(mistakes) => {
             let format = globals.log_format.unwrap_or(LogFormat::Auto);
@@ -85,84 +86,153 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
         whole_file::may_replace(&dev_tls_ca, is_authority).map_err(|error| no_ca(&dev_tls_ca, error))?;
     }
 
-    let began = SystemClock.boot();
     let membership = app::membership(&config)?;
-    let (tls, found) = Tls::open(&config.settings.tls, &config.issuer, &SystemClock).await;
-    remarks.extend(found);
-    let build = async || {
-        let found = gate::database(config.settings.database.as_ref()).await;
-        if found.has_errors() {
-            return Err(found);
-        }
-        app::issuer(&config, allow_key_replacement).build().await
+    let starting = Starting {
+        config,
+        remarks,
+        membership: membership.clone(),
+        allow_key_replacement,
+        ready_file,
+        dev_tls_ca,
+        format,
+        notifier: notifier.clone(),
     };
-    let ask = async |issuer: &Issuer| {
-        let mut findings = Findings::new();
-        if let Some(membership) = &membership {
-            let timeout = config.settings.process.boot_timeout;
-            findings
-                .extend(membership.join(issuer, allow_key_replacement, began, timeout, &SystemClock).await);
-            if findings.has_errors() || !membership.is_alone() {
-                return findings;
+    let (running, times) = match starting.start(&mut signals).await {
+        Ok(started) => started,
+        Err(ended) => {
+            // A replica that does not start after all has no row that others would wait for.
+            if let Some(membership) = membership {
+                membership.withdraw().await;
             }
-        }
-        let (url, how) = (issuer.url(), &config.settings.self_check);
-        findings.extend(gate::ask(url, how, &issuer.snapshot(), allow_key_replacement, &SystemClock).await);
-        findings
-    };
-    let opened = tokio::select! {
-        opened = gate::open(build, ask, remarks, config.settings.process.boot_timeout, &SystemClock, &notifier) => opened,
-        // Nothing has been begun yet.
-        stop = signals.next() => {
-            tracing::info!(signal = stop.name(), "ended before there was a key to serve");
-            notifier.stopping(stop.name(), Duration::ZERO).await;
-            return Ok(stop.exit_at_once());
+            return ended.into();
         }
     };
-    let Opened { issuer, tasks, findings } = match opened {
-        Ok(opened) => opened,
-        Err(findings) => {
-            abandon(membership.as_deref()).await;
-            return Ok(refuse(&findings, format, &notifier).await);
-        }
-    };
-    let executor = app::executor(&config, membership.clone());
-    config.forget_key();
-    findings.iter().for_each(logging::tell);
-    gate::database_advice(config.settings.database.as_ref()).await.iter().for_each(logging::tell);
-    config.settings.admin.advice(SystemClock.wall()).iter().for_each(logging::tell);
-    tls.iter().for_each(|tls| tls.advice(&issuer).iter().for_each(logging::tell));
-    let mut limits = limits(&config, executor)?;
-    let (sockets, remarks) = match Sockets::bind(&config.settings.listen) {
-        Ok(bound) => bound,
-        Err(findings) => {
-            abandon(membership.as_deref()).await;
-            return Ok(refuse(&findings, format, &notifier).await);
-        }
-    };
-    remarks.iter().for_each(logging::tell);
-
-    let addresses = Addresses::of(issuer.url().as_str(), &sockets, tls.is_some())
-        .map_err(|error| Failure::internal("a bound socket has no address").because(error))?;
-    let status = status(&issuer, &addresses);
-    limits.ops_url = fleet::ops_url(&config.settings.ops, addresses.ops, fleet::outward());
-    limits.fleet = membership;
-    let server = Server::start(issuer, tasks, sockets, tls.as_ref(), limits).await;
-    let ca = tls.as_ref().and_then(|tls| tls.development_ca.as_deref());
-    let _ca_file = ca.map(|pem| write_ca(dev_tls_ca, pem)).transpose()?;
-    let _ready_file = ready_file.map(|path| ReadyFile::write(path, &addresses)).transpose()?;
-    announce(&addresses, &config, tls.as_ref());
-    notifier.ready(&status).await;
     // Ended when this function does.
     let mut alive = JoinSet::new();
     alive.spawn(notifier.clone().keep_alive());
-    Ok(server.run(&config.settings.process, &mut signals, &notifier).await)
+    Ok(running.server.run(&times, &mut signals, &notifier).await)
 }
 
-/// A replica that does not start after all has no row that others would wait for.
-async fn abandon(membership: Option<&Membership>) {
-    if let Some(membership) = membership.filter(|membership| membership.has_joined()) {
-        membership.withdraw().await;
+/// What a start begins with.
+struct Starting {
+    config: Config,
+    remarks: Findings,
+    membership: Option<Arc<Membership>>,
+    allow_key_replacement: bool,
+    ready_file: Option<PathBuf>,
+    dev_tls_ca: PathBuf,
+    format: LogFormat,
+    notifier: Notifier,
+}
+
+/// A server that serves, and the files that are there as long.
+struct Running {
+    server: Server,
+    _ca_file: Option<WholeFile>,
+    _ready_file: Option<ReadyFile>,
+}
+
+/// Why there is no server.
+enum Ended {
+    /// It has been told.
+    Told(Exit),
+    /// It is yet to be told.
+    Untold(Failure),
+}
+
+impl From<Failure> for Ended {
+    fn from(failure: Failure) -> Self {
+        Self::Untold(failure)
+    }
+}
+
+impl From<Ended> for Result<Exit, Failure> {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Told(exit) => Ok(exit),
+            Ended::Untold(failure) => Err(failure),
+        }
+    }
+}
+
+impl Starting {
+    /// Gate, sockets, parts: from here to a server that serves.
+    async fn start(self, signals: &mut Signals) -> Result<(Running, Process), Ended> {
+        let Self {
+            mut config,
+            mut remarks,
+            membership,
+            allow_key_replacement,
+            ready_file,
+            dev_tls_ca,
+            format,
+            notifier,
+        } = self;
+        let began = SystemClock.boot();
+        let (tls, found) = Tls::open(&config.settings.tls, &config.issuer, &SystemClock).await;
+        remarks.extend(found);
+        let build = async || {
+            let found = gate::database(config.settings.database.as_ref()).await;
+            if found.has_errors() {
+                return Err(found);
+            }
+            app::issuer(&config, allow_key_replacement).build().await
+        };
+        let ask = async |issuer: &Issuer| {
+            let mut findings = Findings::new();
+            if let Some(membership) = &membership {
+                let timeout = config.settings.process.boot_timeout;
+                findings.extend(
+                    membership.join(issuer, allow_key_replacement, began, timeout, &SystemClock).await,
+                );
+                if findings.has_errors() || !membership.is_alone() {
+                    return findings;
+                }
+            }
+            let (url, how) = (issuer.url(), &config.settings.self_check);
+            findings
+                .extend(gate::ask(url, how, &issuer.snapshot(), allow_key_replacement, &SystemClock).await);
+            findings
+        };
+        let opened = tokio::select! {
+            opened = gate::open(build, ask, remarks, config.settings.process.boot_timeout, &SystemClock, &notifier) => opened,
+            // Nothing is served yet; a row that may be there is the caller's to take away.
+            stop = signals.next() => {
+                tracing::info!(signal = stop.name(), "ended before there was a key to serve");
+                notifier.stopping(stop.name(), Duration::ZERO).await;
+                return Err(Ended::Told(stop.exit_at_once()));
+            }
+        };
+        let Opened { issuer, tasks, findings } = match opened {
+            Ok(opened) => opened,
+            Err(findings) => return Err(Ended::Told(refuse(&findings, format, &notifier).await)),
+        };
+        let executor = app::executor(&config, membership.clone());
+        config.forget_key();
+        findings.iter().for_each(logging::tell);
+        gate::database_advice(config.settings.database.as_ref()).await.iter().for_each(logging::tell);
+        config.settings.admin.advice(SystemClock.wall()).iter().for_each(logging::tell);
+        tls.iter().for_each(|tls| tls.advice(&issuer).iter().for_each(logging::tell));
+        let mut limits = limits(&config, executor)?;
+        let (sockets, remarks) = match Sockets::bind(&config.settings.listen) {
+            Ok(bound) => bound,
+            Err(findings) => return Err(Ended::Told(refuse(&findings, format, &notifier).await)),
+        };
+        remarks.iter().for_each(logging::tell);
+
+        let addresses = Addresses::of(issuer.url().as_str(), &sockets, tls.is_some())
+            .map_err(|error| Failure::internal("a bound socket has no address").because(error))?;
+        let status = status(&issuer, &addresses);
+        limits.ops_url = fleet::ops_url(&config.settings.ops, addresses.ops, fleet::outward());
+        limits.fleet = membership;
+        let server = Server::start(issuer, tasks, sockets, tls.as_ref(), limits).await;
+        let ca = tls.as_ref().and_then(|tls| tls.development_ca.as_deref());
+        let ca_file = ca.map(|pem| write_ca(dev_tls_ca, pem)).transpose()?;
+        let ready_file = ready_file.map(|path| ReadyFile::write(path, &addresses)).transpose()?;
+        announce(&addresses, &config, tls.as_ref());
+        notifier.ready(&status).await;
+        let running = Running { server, _ca_file: ca_file, _ready_file: ready_file };
+        Ok((running, config.settings.process))
     }
 }
 

@@ -10,7 +10,7 @@ use oneseal_keystore::fleet::{Fleet, Own, PeerState, judge};
 use tokio_util::sync::CancellationToken;
 
 use super::membership::{Membership, View};
-use super::news::{Told, is_reporter, news, of_replica};
+use super::news::{Known, Told, is_reporter, of_replica};
 use super::store::{Beaten, StoreError};
 use crate::gate::CLOCK_SKEWED;
 use crate::state::State;
@@ -20,8 +20,10 @@ use crate::state::State;
 /// # Cancel safety
 /// May be dropped at any point: a beat under way is done or not.
 pub(crate) async fn run(membership: Arc<Membership>, state: Arc<State>, stop: CancellationToken) {
+    let known =
+        membership.view().map(|view| Known::of(&view.fleet, membership.instance())).unwrap_or_default();
     let mut beater =
-        Beater { membership, state, told: Told::default(), is_clock_off: false, untold: Vec::new() };
+        Beater { membership, state, told: Told::default(), known, is_clock_off: false, untold: Vec::new() };
     beater.untell_joined();
     loop {
         let served = *beater.state.issuer.snapshot().identity();
@@ -44,6 +46,7 @@ struct Beater {
     membership: Arc<Membership>,
     state: Arc<State>,
     told: Told,
+    known: Known,
     is_clock_off: bool,
     /// Events that the database has not taken yet.
     untold: Vec<EventDraft>,
@@ -78,6 +81,7 @@ impl Beater {
                 self.tell_events().await;
             }
             Ok(Err(StoreError::InUse { by })) => {
+                self.known.lost();
                 self.membership.beat_failed();
                 tracing::error!(
                     by,
@@ -91,7 +95,8 @@ impl Beater {
         }
     }
 
-    fn failed(&self, why: &str) {
+    fn failed(&mut self, why: &str) {
+        self.known.lost();
         if self.membership.beat_failed() {
             tracing::warn!(
                 why,
@@ -106,8 +111,7 @@ impl Beater {
         let membership = Arc::clone(&self.membership);
         let own = Own { instance: membership.instance(), facts, allow_key_replacement: false, stored };
         let judgement = judge(own, &fleet);
-        let before = membership.view().map(|view| view.fleet.clone()).unwrap_or_default();
-        self.tell_news(&before, &fleet);
+        self.tell_news(&fleet, at);
         if let Some(event) = self.told.tell(&judgement.findings, membership.fleet(), membership.instance()) {
             self.untold.push(event);
         }
@@ -116,9 +120,9 @@ impl Beater {
         }
     }
 
-    fn tell_news(&mut self, before: &Fleet, now: &Fleet) {
+    fn tell_news(&mut self, now: &Fleet, at: oneseal::BootTime) {
         let own = self.membership.instance();
-        for change in news(before, now, own) {
+        for change in self.known.learn(now, own, at) {
             change.tell();
             if change.now == Some(PeerState::Silent) && is_reporter(now, own) {
                 let peer = now.peers.iter().find(|peer| peer.instance == change.instance);

@@ -31,6 +31,7 @@ impl Membership {
         clock: &dyn Clock,
     ) -> Findings {
         self.begin(issuer);
+        self.set_row(true);
         let at = clock.boot();
         let entered = match self.enter(issuer, began, timeout, clock).await {
             Ok(entered) => entered,
@@ -62,6 +63,7 @@ impl Membership {
     /// Dropped in the middle, it may have left.
     pub(crate) async fn leave(&self, issuer: &Issuer, patience: Duration) {
         self.set_closed();
+        self.set_row(false);
         let leaving = async {
             self.store().leave().await?;
             let view = self.view();
@@ -82,19 +84,18 @@ impl Membership {
         );
     }
 
-    /// Takes the row of a replica that has never served out of everybody's way.
+    /// Takes the row of a replica that does not serve after all out of everybody's way, if it has one.
     ///
     /// # Cancel safety
-    /// Dropped in the middle, it may have left; a row that stays has never served, and nothing waits for it.
+    /// Dropped in the middle, it may have left; a row that stays has never served and falls silent, and nothing waits for it.
     pub(crate) async fn withdraw(&self) {
+        if !self.may_have_row() {
+            return;
+        }
+        self.set_row(false);
         if let Ok(Err(error)) = tokio::time::timeout(FIRST_PAUSE * 4, self.store().leave()).await {
             tracing::debug!(error = chain(&error), "the row of a replica that does not start stays behind");
         }
-    }
-
-    /// Whether it has joined.
-    pub(crate) fn has_joined(&self) -> bool {
-        self.view().is_some()
     }
 
     /// Whether nobody else in the fleet serves, so that only the issuer's own URL can tell of others.

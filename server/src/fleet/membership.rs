@@ -20,6 +20,7 @@ pub(crate) struct Membership {
     boot_id: Uuid,
     memory: Mutex<Memory>,
     view: ArcSwapOption<View>,
+    may_have_row: AtomicBool,
     is_serving: AtomicBool,
     has_caught_up: AtomicBool,
     is_yielding: AtomicBool,
@@ -53,6 +54,7 @@ impl Membership {
             boot_id,
             memory: Mutex::new(Memory::default()),
             view: ArcSwapOption::empty(),
+            may_have_row: AtomicBool::new(false),
             is_serving: AtomicBool::new(false),
             has_caught_up: AtomicBool::new(false),
             is_yielding: AtomicBool::new(false),
@@ -85,6 +87,16 @@ impl Membership {
     /// What is known, if anything is.
     pub(crate) fn view(&self) -> Option<Arc<View>> {
         self.view.load_full()
+    }
+
+    /// From now on its row may be in the registry, whatever the answer; or not any more, as far as it depends on us.
+    pub(super) fn set_row(&self, may_be_there: bool) {
+        self.may_have_row.store(may_be_there, Ordering::Release);
+    }
+
+    /// Whether its row may be in the registry.
+    pub(super) fn may_have_row(&self) -> bool {
+        self.may_have_row.load(Ordering::Acquire)
     }
 
     /// Its listener is open: others reach its probes at `ops_url`.

@@ -1,7 +1,11 @@
 //! What changes from one look at the fleet to the next, and how it is told: once, in the log and, where it is worth
 //! keeping, as an event.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use oneseal::BootTime;
 use oneseal_coordination::EventDraft;
+use oneseal_coordination::registry::SILENT_AFTER;
 use oneseal_keystore::Findings;
 use oneseal_keystore::findings::{Finding, Severity};
 use oneseal_keystore::fleet::{Fleet, Peer, PeerState};
@@ -18,21 +22,60 @@ pub(super) struct News {
     pub(super) now: Option<PeerState>,
 }
 
-/// How the others have changed, by name.
-pub(super) fn news(before: &Fleet, now: &Fleet, own: &str) -> Vec<News> {
-    let state = |fleet: &Fleet, name: &str| {
-        fleet.peers.iter().find(|peer| peer.instance == name).map(|peer| peer.state)
-    };
-    let mut names: Vec<_> =
-        before.peers.iter().chain(&now.peers).map(|peer| peer.instance.as_str()).collect();
-    names.sort_unstable();
-    names.dedup();
-    let changes = names.into_iter().filter(|name| *name != own).map(|name| News {
-        instance: name.to_owned(),
-        before: state(before, name),
-        now: state(now, name),
-    });
-    changes.filter(|change| change.before != change.now).collect()
+/// What was last told of the others, by name.
+///
+/// A row that nobody beat into while the database was away is as old as the outage, and says nothing of its replica. So
+/// silence is believed by one alone whose own beats were answered for as long as silence takes: until then a replica is
+/// what it was.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    states: BTreeMap<String, PeerState>,
+    /// Since when every beat of this replica was answered, and when the last one was.
+    answered: Option<(BootTime, BootTime)>,
+}
+
+impl Known {
+    /// What is known from the way in: no news.
+    pub(super) fn of(fleet: &Fleet, own: &str) -> Self {
+        let states = others(fleet, own).map(|peer| (peer.instance.clone(), peer.state)).collect();
+        Self { states, answered: None }
+    }
+
+    /// A beat was not answered.
+    pub(super) fn lost(&mut self) {
+        self.answered = None;
+    }
+
+    /// A beat that was sent `at` has brought `fleet`: what has changed since the last time.
+    pub(super) fn learn(&mut self, fleet: &Fleet, own: &str, at: BootTime) -> Vec<News> {
+        let since = match self.answered {
+            Some((since, last)) if at.since(last) < SILENT_AFTER => since,
+            _ => at,
+        };
+        self.answered = Some((since, at));
+        let knows_silence = at.since(since) >= SILENT_AFTER;
+        let now: BTreeMap<_, _> = others(fleet, own)
+            .filter_map(|peer| {
+                let is_believed = knows_silence || peer.state != PeerState::Silent;
+                let state =
+                    if is_believed { Some(peer.state) } else { self.states.get(&peer.instance).copied() };
+                Some((peer.instance.clone(), state?))
+            })
+            .collect();
+        let before = std::mem::replace(&mut self.states, now);
+        let now = &self.states;
+        let names: BTreeSet<_> = before.keys().chain(now.keys()).collect();
+        let changes = names.into_iter().map(|name| News {
+            instance: name.clone(),
+            before: before.get(name).copied(),
+            now: now.get(name).copied(),
+        });
+        changes.filter(|change| change.before != change.now).collect()
+    }
+}
+
+fn others<'a>(fleet: &'a Fleet, own: &str) -> impl Iterator<Item = &'a Peer> {
+    fleet.peers.iter().filter(move |peer| peer.instance != own)
 }
 
 impl News {
@@ -145,6 +188,8 @@ fn sorted(mut value: Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use oneseal_coordination::UnixTime;
     use oneseal_keystore::fleet::{FLEET_BEHIND, FLEET_JWKS_DIFFERS, Facts};
 
@@ -163,25 +208,54 @@ mod tests {
         Fleet { now: UnixTime(0), peers: peers.iter().map(peer).collect() }
     }
 
+    /// What `known` tells of `peers` by a beat so many seconds after the start.
+    fn told(known: &mut Known, at_s: u64, peers: &[(&str, PeerState)]) -> Vec<(String, Option<PeerState>)> {
+        let at = BootTime(Duration::from_secs(at_s));
+        known.learn(&fleet(peers), "me", at).into_iter().map(|news| (news.instance, news.now)).collect()
+    }
+
+    fn of(instance: &str, now: Option<PeerState>) -> (String, Option<PeerState>) {
+        (instance.to_owned(), now)
+    }
+
     #[test]
     fn news_are_what_has_changed_and_never_of_oneself() {
         use PeerState::{Live, Silent};
-        let (before, now) = (
-            fleet(&[("me", Live), ("a", Live), ("b", Live), ("c", Silent)]),
-            fleet(&[("me", Silent), ("a", Live), ("c", Live), ("d", Live)]),
-        );
-        let told: Vec<_> = news(&before, &now, "me")
-            .into_iter()
-            .map(|news| (news.instance, news.before, news.now))
-            .collect();
-        assert_eq!(
-            told,
-            [
-                ("b".to_owned(), Some(Live), None),
-                ("c".to_owned(), Some(Silent), Some(Live)),
-                ("d".to_owned(), None, Some(Live)),
-            ]
-        );
+        let mut known = Known::of(&fleet(&[("me", Live), ("a", Live), ("b", Live), ("c", Silent)]), "me");
+        let now = [("me", Silent), ("a", Live), ("c", Live), ("d", Live)];
+        assert_eq!(told(&mut known, 0, &now), [of("b", None), of("c", Some(Live)), of("d", Some(Live))]);
+        assert_eq!(told(&mut known, 4, &now), []);
+    }
+
+    #[test]
+    fn silence_is_told_once_by_one_whose_own_beats_were_answered_for_as_long() {
+        use PeerState::{Live, Silent};
+        let mut known = Known::of(&fleet(&[("a", Live), ("b", Live)]), "me");
+        let (good, silent) = ([("a", Live), ("b", Live)], [("a", Silent), ("b", Live)]);
+        for at_s in [0, 4, 8, 12] {
+            assert_eq!(told(&mut known, at_s, &good), []);
+        }
+        assert_eq!(told(&mut known, 16, &silent), [of("a", Some(Silent))]);
+        assert_eq!(told(&mut known, 20, &silent), []);
+        assert_eq!(told(&mut known, 24, &good), [of("a", Some(Live))]);
+    }
+
+    #[test]
+    fn after_an_outage_of_the_database_nobody_is_called_silent_for_it() {
+        use PeerState::{Gone, Live, Silent};
+        let mut known = Known::of(&fleet(&[("a", Live), ("b", Live), ("c", Live)]), "me");
+        for at_s in [0, 4, 8, 12] {
+            assert_eq!(told(&mut known, at_s, &[("a", Live), ("b", Live), ("c", Live)]), []);
+        }
+        known.lost();
+        assert_eq!(told(&mut known, 60, &[("a", Silent), ("b", Silent), ("c", Silent), ("d", Silent)]), []);
+        let after = [("a", Live), ("b", Silent), ("c", Gone), ("d", Silent)];
+        assert_eq!(told(&mut known, 64, &after), [of("c", Some(Gone))]);
+        assert_eq!(told(&mut known, 68, &after), []);
+        let really = [of("b", Some(Silent)), of("d", Some(Silent))];
+        assert_eq!(told(&mut known, 72, &after), really, "who does not come back is");
+        // A process that was stopped itself has seen no failure, and knows no more.
+        assert_eq!(told(&mut known, 600, &[("a", Silent), ("b", Silent), ("d", Silent)]), [of("c", None)]);
     }
 
     #[test]

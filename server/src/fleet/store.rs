@@ -171,21 +171,7 @@ impl Store {
     /// # Cancel safety
     /// Dropped in the middle, it may be forgotten; forgetting twice is once.
     pub(crate) async fn forget(&self, instance: &str, actor: &str, issuer: &str) -> Result<(), Forgotten> {
-        let mut tx = self.database.write().await.map_err(StoreError::from)?;
-        let row = match forget_in(&mut tx, &self.fleet, instance).await {
-            Ok(row) => row,
-            Err(ForgetError::Unknown(_)) => return Err(Forgotten::Unknown),
-            Err(ForgetError::Beats { beat_age, .. }) => return Err(Forgotten::Beats { beat_age }),
-            Err(ForgetError::Database(error)) => return Err(StoreError::from(error).into()),
-            Err(_) => return Err(Forgotten::Unknown),
-        };
-        if row.state != ReplicaState::Gone {
-            let peer = peer(row, oneseal::Clock::wall(&SystemClock));
-            let draft = of_replica("replica.forgotten", &self.fleet, instance, Some(&peer));
-            tx.append(actor, issuer, &draft).await.map_err(StoreError::from)?;
-        }
-        tx.commit().await.map_err(|error| StoreError::from(into_database_error(error)))?;
-        Ok(())
+        forget(&self.database, &self.fleet, instance, actor, issuer).await
     }
 
     /// Logs an event of this replica.
@@ -200,6 +186,37 @@ impl Store {
         tx.append(&format!("replica:{}", self.instance), issuer, draft).await?;
         Ok(tx.commit().await.map_err(into_database_error)?)
     }
+}
+
+/// As [`Store::forget`], for those who have no place in `fleet`.
+///
+/// # Errors
+/// As [`Store::forget`].
+///
+/// # Cancel safety
+/// As [`Store::forget`].
+pub(crate) async fn forget(
+    database: &Database,
+    fleet: &str,
+    instance: &str,
+    actor: &str,
+    issuer: &str,
+) -> Result<(), Forgotten> {
+    let mut tx = database.write().await.map_err(StoreError::from)?;
+    let row = match forget_in(&mut tx, fleet, instance).await {
+        Ok(row) => row,
+        Err(ForgetError::Unknown(_)) => return Err(Forgotten::Unknown),
+        Err(ForgetError::Beats { beat_age, .. }) => return Err(Forgotten::Beats { beat_age }),
+        Err(ForgetError::Database(error)) => return Err(StoreError::from(error).into()),
+        Err(_) => return Err(Forgotten::Unknown),
+    };
+    if row.state != ReplicaState::Gone {
+        let peer = peer(row, oneseal::Clock::wall(&SystemClock));
+        let draft = of_replica("replica.forgotten", fleet, instance, Some(&peer));
+        tx.append(actor, issuer, &draft).await.map_err(StoreError::from)?;
+    }
+    tx.commit().await.map_err(|error| StoreError::from(into_database_error(error)))?;
+    Ok(())
 }
 
 /// Why a replica was not forgotten.

@@ -41,6 +41,8 @@ async fn a_replica_that_was_killed_is_silent_until_it_is_forgotten() {
     assert_eq!(code, Some(75), "it beats: {refused}");
     let (code, refused) = replicas(&a.replica, &["forget", "nobody", "--yes"]).await;
     assert_eq!(code, Some(64), "{refused}");
+    let log = a.replica.log_text();
+    assert!(log.contains("could not forget a replica") && !log.contains("forgotten by an admin"), "{log}");
 
     drop(c.replica.kill().await);
     a.until("oneseal_fleet_replicas{state=\"silent\"} 1").await;
