@@ -90,3 +90,38 @@ async fn without_a_database_that_answers_a_replica_does_not_start_and_ends_with_
     assert_eq!(code, Some(69), "{log}");
     assert!(log.contains("database.unavailable"), "{log}");
 }
+
+/// Bound by somebody else, so that it has joined and cannot serve; or there is no place for its ready file.
+#[tokio::test]
+async fn a_start_that_fails_after_joining_leaves_no_row_that_joins() {
+    let Some(postgres) = postgres() else { return };
+    let scene = Scene::on(postgres).await;
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let start = scene.start("a", &scene.database.url());
+    let taken_by = taken.local_addr().unwrap();
+    let config = start.configure();
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(
+        &config,
+        text.replacen("documents = \"127.0.0.1:0\"", &format!("documents = \"{taken_by}\""), 1),
+    )
+    .unwrap();
+    let states = "SELECT string_agg(state, ' ') FROM oneseal.replicas";
+    let output = tokio::process::Command::new(oneseal_tests::binary())
+        .args(["serve", "--config"])
+        .arg(&config)
+        .output()
+        .await
+        .unwrap();
+    assert_eq!(output.status.code(), Some(71), "{output:?}");
+    assert_eq!(scene.database.execute(states), "gone");
+    std::fs::write(&config, text).unwrap();
+    let output = tokio::process::Command::new(oneseal_tests::binary())
+        .args(["serve", "--ready-file", "/nowhere/at/all", "--config"])
+        .arg(&config)
+        .output()
+        .await
+        .unwrap();
+    assert!(!output.status.success(), "{output:?}");
+    assert_eq!(scene.database.execute(states), "gone");
+}

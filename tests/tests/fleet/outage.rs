@@ -54,3 +54,34 @@ async fn one_that_is_cut_off_is_silent_for_the_others_and_serves_on() {
     let silent = events(&scene.database).iter().filter(|kind| *kind == "replica.silent").count();
     assert_eq!(silent, 1, "one of them reports");
 }
+
+/// Long enough that every row is older than three beats when the database is back.
+#[tokio::test]
+async fn an_outage_of_the_database_makes_no_replica_silent_in_the_log_of_events() {
+    let Some(mut postgres) = own_postgres() else { return };
+    let scene = Scene::on(&postgres).await;
+    let members = scene.three().await;
+    postgres.stop(Stop::Immediate);
+    state::until("no answer for longer than three beats", async || {
+        let status = members[2].status().await;
+        (status["fleet"]["beat_age_s"].as_u64().unwrap() >= 13).then_some(())
+    })
+    .await;
+    postgres.start_again();
+    for member in &members {
+        member.until("oneseal_database_up 1").await;
+        member.sees(3).await;
+    }
+    // One that dies right then is told all the same, after the others' beats were answered for long enough.
+    let [a, b, c] = members;
+    drop(c.replica.kill().await);
+    state::until("the event", async || {
+        events(&scene.database).contains(&"replica.silent".to_owned()).then_some(())
+    })
+    .await;
+    let silent = scene
+        .database
+        .execute("SELECT payload::json ->> 'instance' FROM oneseal.events WHERE kind = 'replica.silent'");
+    assert_eq!(silent, "c");
+    drop((a, b));
+}
