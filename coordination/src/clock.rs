@@ -7,7 +7,7 @@
 
 use std::fmt;
 use std::ops::{Add, Sub};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// Where the time comes from. [`SystemClock`] in production, a fixed clock in tests.
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
@@ -45,11 +45,19 @@ impl Sub<Duration> for UnixTime {
     }
 }
 
+/// For people: `2026-11-29T18:00:00Z` (RFC 3339); bare seconds where a calendar of four-digit years does not reach.
 impl fmt::Display for UnixTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        let seconds = u64::try_from(self.0).ok().filter(|seconds| *seconds <= LAST_OF_9999);
+        match seconds.and_then(|seconds| UNIX_EPOCH.checked_add(Duration::from_secs(seconds))) {
+            Some(time) => humantime::format_rfc3339_seconds(time).fmt(f),
+            None => write!(f, "{} s", self.0),
+        }
     }
 }
+
+/// 9999-12-31T23:59:59Z.
+const LAST_OF_9999: u64 = 253_402_300_799;
 
 /// A reading of the boot clock. Meaningful only against another reading on the same machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -109,5 +117,14 @@ mod tests {
         assert_eq!(UnixTime(i64::MAX) + Duration::MAX, UnixTime(i64::MAX));
         assert_eq!(UnixTime(10) - Duration::from_secs(30), UnixTime(-20));
         assert_eq!(BootTime::default().since(BootTime(Duration::from_secs(5))), Duration::ZERO);
+    }
+
+    #[test]
+    fn people_read_a_date_and_never_a_count_of_seconds() {
+        assert_eq!(UnixTime(1_767_225_600).to_string(), "2026-01-01T00:00:00Z");
+        assert_eq!(UnixTime(LAST_OF_9999.cast_signed()).to_string(), "9999-12-31T23:59:59Z");
+        for beyond in [i64::MIN, -1, LAST_OF_9999.cast_signed() + 1, i64::MAX] {
+            assert_eq!(UnixTime(beyond).to_string(), format!("{beyond} s"));
+        }
     }
 }

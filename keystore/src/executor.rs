@@ -24,9 +24,9 @@ use crate::fleet::Fleet;
 use crate::material::{self, PrivateKey};
 use crate::place::load;
 use crate::reading::off_worker;
-use crate::ring::Reading;
 use crate::ring::document;
 use crate::ring::edit::{Draft, Signature};
+use crate::ring::{Mode, Reading};
 use crate::seal::{self, Keks};
 use crate::steps::{self, Adoption, Conditions, Edit, Observation, Request, State, Step};
 use crate::{Algorithm, GenerationPermit, IssuerUrl, KeyId, KeyType, KeystoreOptions, Snapshot, ring};
@@ -112,8 +112,7 @@ impl Executor {
     /// # Errors
     /// It cannot be read, or the registry does not answer.
     pub async fn look(&self) -> Result<Keys, ExecuteError> {
-        let Loaded { draft, .. } = self.load().await?;
-        let observed = self.observer.observe().await.map_err(ExecuteError::Registry)?;
+        let (observed, Loaded { draft, .. }) = self.see().await?;
         let state = draft.state().map_err(ExecuteError::Draft)?;
         let next = steps::outlook(&state, &self.conditions(&state, &observed, true));
         Ok(Keys { state, next })
@@ -129,16 +128,18 @@ impl Executor {
     /// Dropped, a whole revision was written or nothing; the same order again tells which.
     pub async fn execute(&self, order: &Order) -> Result<Done, ExecuteError> {
         check(order)?;
+        if self.options.mode == Mode::PublicOnly {
+            return Err(ExecuteError::PublicOnly);
+        }
         let mut made = Made::default();
         let mut lost: Option<oneseal_providers::ProviderError> = None;
         for attempt in 0..ATTEMPTS {
             tokio::time::sleep(pause(attempt)).await;
-            let loaded = match (self.load().await, lost.take()) {
-                (Ok(loaded), _) => loaded,
+            let (observed, loaded) = match (self.see().await, lost.take()) {
+                (Ok(seen), _) => seen,
                 (Err(_), Some(error)) => return Err(ExecuteError::OutcomeUnknown(error)),
                 (Err(error), None) => return Err(error),
             };
-            let observed = self.observer.observe().await.map_err(ExecuteError::Registry)?;
             let state = loaded.draft.state().map_err(ExecuteError::Draft)?;
             if let Some(told) = loaded.draft.told(order.change_id).map_err(ExecuteError::Draft)? {
                 let next = steps::outlook(&state, &self.conditions(&state, &observed, true));
@@ -147,6 +148,10 @@ impl Executor {
             let conditions = self.conditions(&state, &observed, order.unproven_replicas);
             let step = steps::decide(&state, &order.request, &conditions).map_err(ExecuteError::Refused)?;
             let now = conditions.now;
+            if step.edits.is_empty() {
+                let next = steps::outlook(&state, &conditions);
+                return Ok(answer::done_before(order, &step, state, next, now));
+            }
             if order.dry_run {
                 let next = steps::outlook(&state, &conditions);
                 return Ok(answer::dry(order, &step, state, next, now));
@@ -155,8 +160,8 @@ impl Executor {
             draft.unlock(&keks).map_err(ExecuteError::Draft)?;
             made.see(&step, draft.permit()).await?;
             let written = self.write(draft, &step, order, &made, now, keks).await?;
-            let outcome =
-                self.replace(&record, &name, written.bytes, order, &written.changes, &written.state).await;
+            let event = event(order, &written.changes, &state, &written.state);
+            let outcome = self.replace(&record, &name, written.bytes, order, event).await;
             match outcome {
                 Ok(_) => {
                     let conditions = self.conditions(&written.state, &observed, true);
@@ -179,11 +184,18 @@ impl Executor {
         Conditions::new(state, observation, Some(&self.options.rotation), &self.options.algorithms, now)
     }
 
+    /// The fleet, and then the ring: whatever a replica has told that it serves was in the store before, and one that
+    /// still serves more than the store holds has got what the store has lost.
+    async fn see(&self) -> Result<(Observed, Loaded), ExecuteError> {
+        let observed = self.observer.observe().await.map_err(ExecuteError::Registry)?;
+        Ok((observed, self.load().await?))
+    }
+
     async fn load(&self) -> Result<Loaded, ExecuteError> {
         let record = load(&*self.provider).await.map_err(ExecuteError::Unreadable)?;
         let (keks, _) = seal::load(&self.options.keks).await.map_err(ExecuteError::Unreadable)?;
-        let (issuer, pin) = (self.options.issuer.clone(), self.options.pin.clone());
-        off_worker(move || open(record, &issuer, keks, pin.as_ref())).await
+        let KeystoreOptions { issuer, pin, mode, .. } = self.options.clone();
+        off_worker(move || open(record, &issuer, keks, pin.as_ref(), mode)).await
     }
 
     /// The next revision's bytes, read back and judged as every replica will: what one would refuse is never written.
@@ -197,10 +209,16 @@ impl Executor {
         keks: Keks,
     ) -> Result<Written, ExecuteError> {
         let keys: Vec<&PrivateKey> = made.for_step(step, &order.request);
-        let by = Signature { change_id: order.change_id, actor: &order.actor, reason: &order.reason };
+        let request = order.request.fingerprint();
+        let by = Signature {
+            change_id: order.change_id,
+            actor: &order.actor,
+            reason: &order.reason,
+            request: Some(&request),
+        };
         draft.apply(step, &keys, &by, now).map_err(ExecuteError::Draft)?;
         let told = draft.told(order.change_id).map_err(ExecuteError::Draft)?;
-        let changes = told.map(|(changes, _)| changes).unwrap_or_default();
+        let changes = told.map(|told| told.changes).unwrap_or_default();
         let mut bytes = draft.commit(&by, now).map_err(ExecuteError::Draft)?;
         let entries = Entries::single(Entries::KEYRING, std::mem::take(&mut *bytes));
         let KeystoreOptions { issuer, algorithms, rotation, .. } = self.options.clone();
@@ -223,8 +241,7 @@ impl Executor {
         name: &str,
         document: SecretBytes,
         order: &Order,
-        changes: &[(String, Option<String>)],
-        state: &State,
+        event: EventDraft,
     ) -> Result<Revision, oneseal_providers::ProviderError> {
         let mut entries = Entries::new();
         for (other, value) in record.entries.iter().filter(|(other, _)| *other != name) {
@@ -235,35 +252,10 @@ impl Executor {
             id: order.change_id,
             actor: order.actor.clone(),
             reason: order.reason.clone(),
-            event: self.event(order, changes, state),
+            event,
             fence: None,
         };
         self.provider.replace(&record.revision, entries, change).await
-    }
-
-    /// Public facts alone. The kind is that of what was asked for; what was due besides is among the changes.
-    fn event(&self, order: &Order, changes: &[(String, Option<String>)], state: &State) -> EventDraft {
-        let kinds = order.request.kinds();
-        let main = changes.iter().map(|(kind, _)| kind.as_str()).find(|kind| kinds.contains(kind));
-        let main = main.or(changes.first().map(|(kind, _)| kind.as_str())).unwrap_or("ring.changed");
-        let list: Vec<_> = changes
-            .iter()
-            .map(|(kind, kid)| {
-                let key = state.keys.iter().find(|key| Some(&key.kid) == kid.as_ref());
-                let alg = key.map(|key| key.algorithm.as_str());
-                json!({ "kind": kind, "kid": kid, "alg": alg })
-            })
-            .collect();
-        let mut payload = json!({
-            "change_id": order.change_id.to_string(),
-            "changes": list,
-            "digest": state.digest.to_string(),
-            "incarnation": state.incarnation,
-            "reason": order.reason,
-            "revision": state.revision,
-        });
-        payload.sort_all_objects();
-        EventDraft::new(main, payload.to_string())
     }
 }
 
@@ -283,8 +275,14 @@ struct Written {
     state: State,
 }
 
-fn open(record: Record, issuer: &IssuerUrl, keks: Keks, pin: Option<&KeyId>) -> Result<Loaded, ExecuteError> {
-    let reading = Reading { keks: Some(&keks), pin, ..Reading::default() };
+fn open(
+    record: Record,
+    issuer: &IssuerUrl,
+    keks: Keks,
+    pin: Option<&KeyId>,
+    mode: Mode,
+) -> Result<Loaded, ExecuteError> {
+    let reading = Reading { keks: Some(&keks), pin, mode, ..Reading::default() };
     let (ring, _) = ring::read_with(&record.entries, issuer, &reading).map_err(ExecuteError::Unreadable)?;
     if ring.origin == ring::Origin::Bare {
         return Err(ExecuteError::BareKeys);
@@ -296,6 +294,32 @@ fn open(record: Record, issuer: &IssuerUrl, keks: Keks, pin: Option<&KeyId>) -> 
         None => return Err(ExecuteError::BareKeys),
     };
     Ok(Loaded { draft: draft.map_err(ExecuteError::Draft)?, name, record, keks })
+}
+
+/// Public facts alone. The kind is that of what was asked for; what was due besides is among the changes. A key that has
+/// left is one of the ring `before`.
+fn event(order: &Order, changes: &[(String, Option<String>)], before: &State, after: &State) -> EventDraft {
+    let kinds = order.request.kinds();
+    let main = changes.iter().map(|(kind, _)| kind.as_str()).find(|kind| kinds.contains(kind));
+    let main = main.or(changes.first().map(|(kind, _)| kind.as_str())).unwrap_or("ring.changed");
+    let list: Vec<_> = changes
+        .iter()
+        .map(|(kind, kid)| {
+            let key = after.keys.iter().chain(&before.keys).find(|key| Some(&key.kid) == kid.as_ref());
+            let alg = key.map(|key| key.algorithm.as_str());
+            json!({ "kind": kind, "kid": kid, "alg": alg })
+        })
+        .collect();
+    let mut payload = json!({
+        "change_id": order.change_id.to_string(),
+        "changes": list,
+        "digest": after.digest.to_string(),
+        "incarnation": after.incarnation,
+        "reason": order.reason,
+        "revision": after.revision,
+    });
+    payload.sort_all_objects();
+    EventDraft::new(main, payload.to_string())
 }
 
 /// Keys that were made for an order: a second attempt uses them again.

@@ -403,6 +403,7 @@ impl Job<'_> {
                 actor: &self.request.actor,
                 reason: &self.request.reason,
                 change_id: &change_id,
+                request: None,
             };
             log::append_to(log, &entry);
         }

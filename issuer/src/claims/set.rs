@@ -124,7 +124,7 @@ impl ClaimSet<'_> {
         out.push_str(&json_string(self.subject.as_str()));
         out.push_str(r#","aud":"#);
         out.push_str(&json_string(self.audience.as_str()));
-        let (iat, exp, id) = (self.issued_at, self.expires_at, self.id.hyphenated());
+        let (iat, exp, id) = (self.issued_at.as_secs(), self.expires_at.as_secs(), self.id.hyphenated());
         // Writing to a String cannot fail.
         let _ = write!(out, r#","iat":{iat},"nbf":{iat},"exp":{exp},"jti":"{id}""#);
         for (name, value) in self.extra.iter() {

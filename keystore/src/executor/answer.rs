@@ -4,6 +4,7 @@ use oneseal_coordination::UnixTime;
 use uuid::Uuid;
 
 use super::{ExecuteError, Order};
+use crate::ring::edit::Told;
 use crate::steps::{Next, State, Step};
 
 /// The ring as the store holds it.
@@ -34,7 +35,8 @@ pub struct Done {
     pub next: Vec<Next>,
     /// What else is worth knowing.
     pub notes: Vec<String>,
-    /// Whether an earlier order of the same id had done it. `state` is that of now.
+    /// Whether an earlier order had done it: one of the same id, or another one of the same content, and then there are
+    /// no changes. `state` is that of now.
     pub is_repeated: bool,
     /// Whether nothing was done at all, and this is what would be.
     pub is_dry_run: bool,
@@ -77,15 +79,24 @@ pub(super) fn dry(order: &Order, step: &Step, state: State, next: Vec<Next>, at:
     Done { is_dry_run: true, ..done(order, step, changes, state, next, at) }
 }
 
+/// Everything that is asked for had been done by others.
+pub(super) fn done_before(order: &Order, step: &Step, state: State, next: Vec<Next>, at: UnixTime) -> Done {
+    Done { is_repeated: true, is_dry_run: order.dry_run, ..done(order, step, Vec::new(), state, next, at) }
+}
+
 /// What the ring's log tells of an order that was carried out before.
 pub(super) fn repeated(
     order: &Order,
-    (changes, at): (Vec<(String, Option<String>)>, UnixTime),
+    Told { changes, at, request }: Told,
     state: State,
     next: Vec<Next>,
 ) -> Result<Done, ExecuteError> {
-    let kinds = order.request.kinds();
-    if !changes.iter().any(|(kind, _)| kinds.contains(&kind.as_str())) {
+    let is_same = match request {
+        Some(request) => request == order.request.fingerprint(),
+        // Written by a version that kept none, or what it was has left the log: the verb is known by its traces.
+        None => changes.iter().any(|(kind, _)| order.request.kinds().contains(&kind.as_str())),
+    };
+    if !is_same {
         return Err(ExecuteError::ChangeIdTaken);
     }
     Ok(Done { is_repeated: true, ..done(order, &Step::default(), changes, state, next, at) })

@@ -28,6 +28,12 @@ pub enum ExecuteError {
          ring elsewhere with `oneseal keys init` and take the key in with `oneseal keys adopt` to use key verbs"
     )]
     BareKeys,
+    /// This replica has no private half, and so cannot sign a ring.
+    #[error(
+        "this replica is public-only, and changes no ring: ask one with ring.mode = \"full\", which has the \
+         key-encryption key, by --admin SOCKET|URL"
+    )]
+    PublicOnly,
     /// The id names another change.
     #[error("this change id, or Idempotency-Key, was used for another change: choose a new one")]
     ChangeIdTaken,
@@ -69,7 +75,9 @@ impl ExecuteError {
             Self::Unreadable(found) | Self::WouldBeRefused(found) => {
                 Some(found.exit().unwrap_or(Exit::Refused))
             }
-            Self::BareKeys | Self::ChangeIdTaken | Self::BadReason | Self::NoPermit => Some(Exit::Refused),
+            Self::BareKeys | Self::PublicOnly | Self::ChangeIdTaken | Self::BadReason | Self::NoPermit => {
+                Some(Exit::Refused)
+            }
             Self::Draft(DraftError::Locked) => Some(Exit::Refused),
             Self::Registry(_) | Self::OutcomeUnknown(_) => Some(Exit::Unavailable),
             Self::Contended => Some(Exit::TryLater),
@@ -91,6 +99,7 @@ impl ExecuteError {
                 found.iter().next().map_or("ring.malformed", |finding| finding.code.name)
             }
             Self::BareKeys => "keys.bare",
+            Self::PublicOnly => "keys.public_only",
             Self::ChangeIdTaken => "keys.change_id_taken",
             Self::BadReason => "keys.bad_reason",
             Self::NoPermit => "keys.no_permit",

@@ -65,6 +65,19 @@ pub struct Signature<'a> {
     pub actor: &'a str,
     /// Why; cut at 200 bytes.
     pub reason: &'a str,
+    /// What was asked for, as [`Request::fingerprint`](crate::steps::Request::fingerprint) names it, if it was a request.
+    pub request: Option<&'a str>,
+}
+
+/// What the log tells of one change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// Kind and kid of each of its entries, in order.
+    pub changes: Vec<(String, Option<String>)>,
+    /// When it was.
+    pub at: UnixTime,
+    /// What was asked for, by its fingerprint; `None` if it was no request, or the log reaches not back so far.
+    pub request: Option<String>,
 }
 
 impl Draft {
@@ -175,16 +188,17 @@ impl Draft {
         self.keys.iter().any(is_alive).then(GenerationPermit::for_next_key)
     }
 
-    /// What the log tells of the change `id`: kind and kid of each entry, and when it was. `None` if it tells nothing.
+    /// What the log tells of the change `id`, if anything.
     ///
     /// # Errors
     /// The log is not what it must be.
-    #[expect(clippy::type_complexity, reason = "one pair of plain values, taken apart where it is asked for")]
-    pub fn told(&self, id: Uuid) -> Result<Option<(Vec<(String, Option<String>)>, UnixTime)>, DraftError> {
+    pub fn told(&self, id: Uuid) -> Result<Option<Told>, DraftError> {
         let id = id.to_string();
         let entries: Vec<_> = self.log()?.into_iter().filter(|entry| entry.change_id == id).collect();
-        let at = entries.first().map(|entry| UnixTime(entry.at));
-        Ok(at.map(|at| (entries.into_iter().map(|entry| (entry.kind, entry.kid)).collect(), at)))
+        let Some(first) = entries.first() else { return Ok(None) };
+        let (at, request) = (UnixTime(first.at), first.request.clone());
+        let changes = entries.into_iter().map(|entry| (entry.kind, entry.kid)).collect();
+        Ok(Some(Told { changes, at, request }))
     }
 
     /// Its incarnation's number, and its revision.
@@ -211,6 +225,8 @@ impl Draft {
         now: UnixTime,
     ) -> Result<(), DraftError> {
         let mut made = made.iter().copied();
+        // In the first entry alone: the log is short.
+        let mut request = by.request;
         for edit in &step.edits {
             let kid = self.edit(edit, &mut made, by, now)?;
             let entry = Entry {
@@ -220,6 +236,7 @@ impl Draft {
                 actor: by.actor,
                 reason: by.reason,
                 change_id: &by.change_id.to_string(),
+                request: request.take(),
             };
             log::append_to(&mut self.log, &entry);
         }
@@ -316,6 +333,9 @@ impl Draft {
                 view.erase_private_after = Some(erase_private_after.as_secs());
                 view.remove_after = Some(remove_after.as_secs());
                 view.reason = Some(by.reason.to_owned()).filter(|reason| !reason.is_empty());
+            }
+            Edit::Extend { kid, remove_after } => {
+                self.find(kid)?.view.remove_after = Some(remove_after.as_secs());
             }
             Edit::Hasten { kid } => self.find(kid)?.view.emergency_at = Some(now_s),
             Edit::ErasePrivate { kid } => self.find(kid)?.half = None,

@@ -25,6 +25,7 @@ pub(crate) struct Entry<'a> {
     pub(crate) actor: &'a str,
     pub(crate) reason: &'a str,
     pub(crate) change_id: &'a str,
+    pub(crate) request: Option<&'a str>,
 }
 
 /// Appends `entry` and drops the oldest ones above the limits.
@@ -54,6 +55,7 @@ fn follow(hash_before: Option<&str>, entry: &Entry<'_>) -> LogEntry {
         actor: shorten(entry.actor),
         reason: shorten(entry.reason),
         change_id: entry.change_id.to_owned(),
+        request: entry.request.map(str::to_owned),
         prev_hash: hash_before.map_or_else(|| Digest::ZERO.to_string(), str::to_owned),
         hash: String::new(),
     };
@@ -123,7 +125,15 @@ mod tests {
     use super::*;
 
     fn entry(reason: &str) -> Entry<'_> {
-        Entry { at: 1, kind: "key.activated", kid: Some("k"), actor: "test", reason, change_id: "c" }
+        Entry {
+            at: 1,
+            kind: "key.activated",
+            kid: Some("k"),
+            actor: "test",
+            reason,
+            change_id: "c",
+            request: None,
+        }
     }
 
     fn values(log: &[LogEntry]) -> Vec<Value> {

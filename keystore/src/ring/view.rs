@@ -105,6 +105,9 @@ pub(crate) struct LogEntry {
     pub(crate) actor: String,
     pub(crate) reason: String,
     pub(crate) change_id: String,
+    /// What was asked for, by its fingerprint, in the first entry of a request's change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) request: Option<String>,
     pub(crate) prev_hash: String,
     pub(crate) hash: String,
 }

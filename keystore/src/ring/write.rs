@@ -108,6 +108,7 @@ fn first_log(ring: &FirstRing<'_>) -> Vec<super::view::LogEntry> {
             actor: ring.actor,
             reason: ring.reason,
             change_id: &change_id,
+            request: None,
         };
         log::append(&mut entries, &entry);
     }

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use super::conditions::lagging;
-use super::{Conditions, Cost, Edit, Key, Observation, Refusal, State, Step};
+use super::conditions::{BEAT_S, lagging};
+use super::{Conditions, Cost, Edit, Key, Lagging, Observation, Refusal, State, Step};
 use crate::Algorithm;
 use crate::ring::KeyState;
 
@@ -28,7 +28,8 @@ fn all(state: &State, conditions: &Conditions<'_>) -> Result<Step, Refusal> {
         let mut pending = state.in_state(KeyState::Pending).filter(|key| key.algorithm == algorithm);
         let Some(key) = pending.next() else { continue };
         if pending.next().is_some() {
-            return Err(Refusal::SeveralKeys);
+            let of_algorithm = state.in_state(KeyState::Pending).filter(|key| key.algorithm == algorithm);
+            return Err(Refusal::several(of_algorithm));
         }
         match may(key, conditions) {
             Ok(note) => {
@@ -64,13 +65,25 @@ pub(super) fn may(key: &Key, conditions: &Conditions<'_>) -> Result<Option<Strin
     }
     let Conditions { observation, floors, now, .. } = conditions;
     let published_at = key.published_at.unwrap_or(key.created_at);
-    let known_by_all = observation.known_by_all(&key.kid, published_at, floors)?;
-    let (at, because) = floors.activation(published_at, known_by_all, observation.max_age_s());
-    let until = key.activate_after.map_or(at, |after| at.max(after));
-    if *now < until {
-        return Err(Refusal::TooEarly { what: format!("activate {}", key.kid), until, because });
+    let from = |known_by_all| {
+        let (at, because) = floors.activation(published_at, known_by_all, observation.max_age_s());
+        (key.activate_after.map_or(at, |after| at.max(after)), because)
+    };
+    match observation.known_by_all(&key.kid, published_at, floors) {
+        Ok(known_by_all) => {
+            let (until, because) = from(known_by_all);
+            if *now < until {
+                return Err(Refusal::TooEarly { what: format!("activate {}", key.kid), until, because });
+            }
+            Ok(None)
+        }
+        // Whoever beats is taken to serve it by the next beat.
+        Err(Refusal::Blocked { replicas, .. }) if replicas.iter().all(Lagging::is_live) => {
+            let soonest = Some(from(*now + Duration::from_secs(BEAT_S)));
+            Err(Refusal::Blocked { replicas, soonest })
+        }
+        Err(refusal) => Err(refusal),
     }
-    Ok(None)
 }
 
 /// Nothing is minted meanwhile, so it waits for those that answer and for no cache.
@@ -80,8 +93,8 @@ fn in_emergency(
     conditions: &Conditions<'_>,
 ) -> Result<Option<String>, Refusal> {
     let Conditions { observation, floors, now, .. } = conditions;
-    let missing = match observation {
-        Observation::Fleet(fleet) => lagging(fleet, &key.kid),
+    let missing: Vec<String> = match observation {
+        Observation::Fleet(fleet) => lagging(fleet, &key.kid).iter().map(Lagging::to_string).collect(),
         Observation::Nobody { .. } => vec!["any replica (there is no registry)".to_owned()],
     };
     if missing.is_empty() {

@@ -1,9 +1,11 @@
 //! Keys from elsewhere come into the set, under the names that they have in the world.
 
+use std::cmp::Ordering;
+
 use oneseal_coordination::UnixTime;
 
 use super::activate::{DAY_S, retire};
-use super::{Adopted, Conditions, Edit, Foreign, Refusal, State, Step, rotate};
+use super::{Adopted, Conditions, Edit, Foreign, Key, Refusal, State, Step, Taken, rotate};
 use crate::ring::{KeyState, MAX_KEYS};
 use crate::{Algorithm, KeyId};
 
@@ -37,25 +39,66 @@ pub(super) fn decide(
     adoption: &Adoption,
     conditions: &Conditions<'_>,
 ) -> Result<Step, Refusal> {
-    let step = match adoption {
+    match adoption {
         Adoption::Key { kid, algorithm, key, is_published } => {
             let foreign = Foreign { kid: kid.clone(), algorithm: *algorithm, public: key.public().clone() };
+            let is_done = |known: &Key| {
+                let signs = known.state == KeyState::Active;
+                known.has_private && (signs || (known.state == KeyState::Pending && !is_published))
+            };
+            if same(state, &foreign).is_some_and(is_done) {
+                return Ok(Step { edits: Vec::new(), notes: vec![DONE.to_owned()] });
+            }
             check(state, std::slice::from_ref(&foreign), conditions)?;
-            one(state, foreign, *is_published, conditions)
+            Ok(one(state, foreign, *is_published, conditions))
         }
-        Adoption::Public { keys, until } => {
-            if keys.is_empty() {
-                return Err(Refusal::Unfit("there is no key in the set that could verify".to_owned()));
-            }
-            if *until <= conditions.now {
-                return Err(Refusal::Unfit(format!("the keys would leave at {until}, which is past")));
-            }
-            check(state, keys, conditions)?;
-            let adopted = keys.iter().map(|key| Edit::Adopt(public(key, *until)));
-            Step { edits: adopted.collect(), notes: Vec::new() }
+        Adoption::Public { keys, until } => several(state, keys, *until, conditions),
+    }
+}
+
+/// A former issuer's set. What is there of it already stays for longer if it is to, and never goes sooner.
+fn several(
+    state: &State,
+    keys: &[Foreign],
+    until: UnixTime,
+    conditions: &Conditions<'_>,
+) -> Result<Step, Refusal> {
+    if keys.is_empty() {
+        return Err(Refusal::Unfit("there is no key in the set that could verify".to_owned()));
+    }
+    if until <= conditions.now {
+        return Err(Refusal::Unfit(format!("the keys would leave at {until}, which is past")));
+    }
+    let (mut new, mut step) = (Vec::new(), Step::default());
+    for key in keys {
+        // One of ours has a time of its own.
+        let known = same(state, key).filter(|known| known.ttl_high_water_s.is_none());
+        let Some(promised) = known.and_then(|known| known.remove_after) else {
+            new.push(key.clone());
+            continue;
+        };
+        let kid = key.kid.to_string();
+        match until.cmp(&promised) {
+            Ordering::Less => return Err(Refusal::Promised { kid, until: promised }),
+            Ordering::Equal => {}
+            Ordering::Greater => step.edits.push(Edit::Extend { kid, remove_after: until }),
         }
-    };
+    }
+    check(state, &new, conditions)?;
+    step.edits.extend(new.iter().map(|key| Edit::Adopt(public(key, until))));
+    if step.edits.is_empty() {
+        step.notes.push(DONE.to_owned());
+    }
     Ok(step)
+}
+
+/// The key of the ring that is `foreign`, under the same name.
+fn same<'s>(state: &'s State, foreign: &Foreign) -> Option<&'s Key> {
+    let Foreign { kid, algorithm, public } = foreign;
+    let thumbprint = public.thumbprint();
+    let is_same =
+        |key: &&Key| key.kid == kid.as_str() && key.thumbprint == thumbprint && key.algorithm == *algorithm;
+    state.keys.iter().find(is_same)
 }
 
 fn check(state: &State, keys: &[Foreign], conditions: &Conditions<'_>) -> Result<(), Refusal> {
@@ -75,12 +118,10 @@ fn check(state: &State, keys: &[Foreign], conditions: &Conditions<'_>) -> Result
             ));
         }
         let own = [kid.to_string(), thumbprint.to_string()];
-        let is_taken = |name: &String| {
-            let is_there = |key: &super::Key| key.kid == *name || key.thumbprint.as_str() == name;
-            state.buried.contains(name) || names.contains(name) || state.keys.iter().any(is_there)
-        };
-        if own.iter().any(is_taken) {
-            return Err(Refusal::KidTaken { kid: kid.to_string() });
+        let by =
+            if own.iter().any(|name| names.contains(name)) { Some(Taken::Twice) } else { taken(state, &own) };
+        if let Some(by) = by {
+            return Err(Refusal::KidTaken { kid: kid.to_string(), by });
         }
         names.extend(own);
     }
@@ -88,6 +129,23 @@ fn check(state: &State, keys: &[Foreign], conditions: &Conditions<'_>) -> Result
         return Err(rotate::too_many(state, conditions));
     }
     Ok(())
+}
+
+/// What has the name of a key, or was it itself; `own` are its name and its thumbprint.
+fn taken(state: &State, own: &[String; 2]) -> Option<Taken> {
+    let [kid, thumbprint] = own;
+    if let Some(key) = state.keys.iter().find(|key| key.thumbprint.as_str() == thumbprint) {
+        return Some(Taken::IsHere(key.kid.clone()));
+    }
+    let has_name =
+        |name: &String| state.keys.iter().any(|key| key.kid == *name || key.thumbprint.as_str() == name);
+    if own.iter().any(has_name) {
+        return Some(Taken::ByAnother);
+    }
+    if state.buried.contains(thumbprint) {
+        return Some(Taken::WasHere);
+    }
+    state.buried.contains(kid).then_some(Taken::ByOneThatIsGone)
 }
 
 fn one(state: &State, key: Foreign, is_published: bool, conditions: &Conditions<'_>) -> Step {
@@ -126,3 +184,5 @@ fn public(key: &Foreign, until: UnixTime) -> Adopted {
         ttl_high_water_s: None,
     }
 }
+
+const DONE: &str = "it is there already, and nothing was done";

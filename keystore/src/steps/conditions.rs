@@ -1,5 +1,7 @@
 //! What a decision looks at besides the ring: the fleet, the proposed times, the moment.
 
+use std::fmt;
+
 use oneseal_coordination::UnixTime;
 
 use super::{Floors, Refusal, State};
@@ -95,7 +97,7 @@ impl Observation<'_> {
             Self::Fleet(fleet) => {
                 let blocking = lagging(fleet, kid);
                 if !blocking.is_empty() {
-                    return Err(Refusal::Blocked { replicas: blocking });
+                    return Err(Refusal::Blocked { replicas: blocking, soonest: None });
                 }
                 Ok(match fleet.without(kid) {
                     Without::Until(at) => at.max(published_at),
@@ -119,19 +121,71 @@ impl Observation<'_> {
 }
 
 /// The publish points that are silent, or of which it is not known that they serve `kid`, each with why.
-pub(super) fn lagging(fleet: &Fleet, kid: &str) -> Vec<String> {
-    let why = |peer: &Peer| {
-        let name = &peer.instance;
-        if peer.state == PeerState::Silent {
-            return Some(format!("{name} (silent since {})", peer.seen_at));
-        }
-        match &peer.facts {
-            Err(_) => Some(format!("{name} (its row cannot be read)")),
-            Ok(facts) if facts.key(kid).is_none() => {
-                Some(format!("{name} (serves revision {})", facts.ring.revision))
-            }
-            Ok(_) => None,
-        }
+pub(super) fn lagging(fleet: &Fleet, kid: &str) -> Vec<Lagging> {
+    let of_peer = |peer: &Peer| {
+        let why = match &peer.facts {
+            _ if peer.state == PeerState::Silent => Why::Silent { since: peer.seen_at },
+            Err(_) => Why::Unreadable,
+            Ok(facts) if facts.key(kid).is_none() => Why::Serves { revision: facts.ring.revision },
+            Ok(_) => return None,
+        };
+        Some(Lagging { instance: peer.instance.clone(), why })
     };
-    fleet.publish_points().filter_map(why).collect()
+    fleet.publish_points().filter_map(of_peer).collect()
 }
+
+/// A publish point of which it is not known that it serves a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lagging {
+    /// Its name.
+    pub instance: String,
+    /// Why it is not known.
+    pub why: Why,
+}
+
+/// Why it is not known of a replica that it serves a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Why {
+    /// It does not beat, and may still serve.
+    Silent {
+        /// Its last beat.
+        since: UnixTime,
+    },
+    /// Its row cannot be read.
+    Unreadable,
+    /// It has told another revision, and beats.
+    Serves {
+        /// Which.
+        revision: u64,
+    },
+}
+
+impl Lagging {
+    /// Whether its next beat may tell that it serves the key.
+    pub fn is_live(&self) -> bool {
+        matches!(self.why, Why::Serves { .. })
+    }
+
+    pub(super) fn is_silent(&self) -> bool {
+        matches!(self.why, Why::Silent { .. })
+    }
+
+    pub(super) fn is_unreadable(&self) -> bool {
+        matches!(self.why, Why::Unreadable)
+    }
+}
+
+impl fmt::Display for Lagging {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = &self.instance;
+        match self.why {
+            Why::Silent { since } => write!(f, "{name} (silent since {since})"),
+            Why::Unreadable => write!(f, "{name} (its row cannot be read)"),
+            Why::Serves { revision } => write!(f, "{name} (serves revision {revision})"),
+        }
+    }
+}
+
+/// How often a replica tells what it serves, in seconds.
+pub(super) const BEAT_S: u64 = 4;

@@ -62,12 +62,16 @@ pub(super) fn removal(key: &Key, conditions: &Conditions<'_>) -> Option<Refusal>
     (conditions.now < until).then(|| Refusal::TooEarly {
         what: format!("remove {}", key.kid),
         until,
-        because: Cost { knob: "rotation.max_token_ttl", seconds: span(key, until) },
+        because: of_removal(key, until),
     })
 }
 
-/// Of what the wait is made up: the life of its tokens, or all of it for a key that never was ours.
-fn span(key: &Key, until: UnixTime) -> u64 {
+/// Of what the wait is made up: the life of its tokens, or all of it for a key that never was ours, whose time was told
+/// when it was taken in.
+fn of_removal(key: &Key, until: UnixTime) -> Cost {
     let since = key.retiring_at.unwrap_or(key.created_at).as_secs();
-    key.ttl_high_water_s.unwrap_or_else(|| (until.as_secs() - since).max(0).unsigned_abs())
+    match key.ttl_high_water_s {
+        Some(seconds) => Cost { knob: "rotation.max_token_ttl", seconds },
+        None => Cost { knob: "keys adopt --until", seconds: (until.as_secs() - since).max(0).unsigned_abs() },
+    }
 }

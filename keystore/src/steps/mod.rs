@@ -19,6 +19,7 @@ mod floors;
 mod foreign;
 mod outlook;
 mod refusal;
+mod request;
 mod retire;
 mod revoke;
 mod rollback;
@@ -29,11 +30,11 @@ use std::collections::BTreeSet;
 use oneseal_coordination::UnixTime;
 
 pub use adopt::Adoption;
-pub use conditions::{Conditions, Observation};
+pub use conditions::{Conditions, Lagging, Observation, Why};
 pub use floors::{Cost, Floors};
 pub use foreign::Foreign;
 pub use outlook::{Next, outlook};
-pub use refusal::Refusal;
+pub use refusal::{Refusal, Taken};
 
 use crate::ring::KeyState;
 use crate::{Algorithm, Digest, KeyId, PublicKey, Rotation};
@@ -157,7 +158,7 @@ impl Request {
             }
             Self::RollBack { .. } => &["key.rolled_back"],
             Self::Revoke { .. } => &["key.revoked"],
-            Self::Adopt(_) => &["key.adopted"],
+            Self::Adopt(_) => &["key.adopted", "key.extended"],
         }
     }
 }
@@ -165,7 +166,7 @@ impl Request {
 /// What one commit does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Step {
-    /// In this order.
+    /// In this order; empty where everything that was asked for had been done before.
     pub edits: Vec<Edit>,
     /// What else is worth knowing, such as who was not waited for.
     pub notes: Vec<String>,
@@ -203,6 +204,13 @@ pub enum Edit {
         kid: String,
         /// The longest life of its tokens, in seconds.
         ttl_high_water_s: u64,
+    },
+    /// A former issuer's key stays for longer.
+    Extend {
+        /// Which.
+        kid: String,
+        /// When it leaves the set.
+        remove_after: UnixTime,
     },
     /// An active key stops signing.
     Retire {
@@ -265,6 +273,7 @@ impl Edit {
             Self::Adopt(_) => "key.adopted",
             Self::Activate { .. } => "key.activated",
             Self::RollBack { .. } => "key.rolled_back",
+            Self::Extend { .. } => "key.extended",
             Self::Retire { .. } => "key.retired",
             Self::Hasten { .. } => "key.hastened",
             Self::ErasePrivate { .. } => "key.private_erased",
@@ -280,6 +289,7 @@ impl Edit {
             Self::Adopt(adopted) => Some(adopted.kid.as_str()),
             Self::Activate { kid, .. }
             | Self::RollBack { kid, .. }
+            | Self::Extend { kid, .. }
             | Self::Retire { kid, .. }
             | Self::Hasten { kid }
             | Self::ErasePrivate { kid }
@@ -317,6 +327,9 @@ pub fn decide(state: &State, request: &Request, conditions: &Conditions<'_>) -> 
         Request::Revoke { kids, since } => revoke::decide(state, kids, *since, conditions),
         Request::Adopt(adoption) => adopt::decide(&after, adoption, conditions),
     }?;
+    if asked.edits.is_empty() && !matches!(request, Request::Retire { kid: None }) {
+        return Ok(asked);
+    }
     let is_touched = |edit: &Edit| untouched && asked.edits.iter().any(|other| other.kid() == edit.kid());
     step.edits.extend(due.into_iter().filter(|edit| !is_touched(edit)));
     step.edits.extend(asked.edits);
@@ -334,11 +347,11 @@ impl State {
             return Ok(key);
         }
         let fits = |key: &&Key| !kid.is_empty() && key.kid.starts_with(kid);
-        let mut fitting = self.keys.iter().filter(fits);
-        match (fitting.next(), fitting.next()) {
-            (Some(key), None) => Ok(key),
-            (None, _) => Err(Refusal::NoSuchKey { was_here: self.buried.contains(kid) }),
-            (Some(_), Some(_)) => Err(Refusal::SeveralKeys),
+        let fitting: Vec<&Key> = self.keys.iter().filter(fits).collect();
+        match *fitting {
+            [key] => Ok(key),
+            [] => Err(Refusal::NoSuchKey { was_here: self.buried.contains(kid) }),
+            _ => Err(Refusal::several(fitting.into_iter())),
         }
     }
 

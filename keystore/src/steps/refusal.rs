@@ -4,7 +4,8 @@ use std::fmt;
 
 use oneseal_coordination::UnixTime;
 
-use super::Cost;
+use super::conditions::BEAT_S;
+use super::{Cost, Key, Lagging};
 use crate::Algorithm;
 use crate::findings::Exit;
 use crate::ring::KeyState;
@@ -25,7 +26,10 @@ pub enum Refusal {
     /// Replicas that may be answering do not serve the key, or do not say.
     Blocked {
         /// Which, each with why.
-        replicas: Vec<String>,
+        replicas: Vec<Lagging>,
+        /// From about when it may be done, with what costs most of the wait, if they tell with their next beats; `None`
+        /// where beats will not bring it about.
+        soonest: Option<(UnixTime, Cost)>,
     },
     /// Nobody can say who serves what, and time alone was not accepted.
     Unproven,
@@ -51,7 +55,10 @@ pub enum Refusal {
         was_here: bool,
     },
     /// More than one key fits.
-    SeveralKeys,
+    SeveralKeys {
+        /// Which, each with its algorithm and state.
+        fitting: Vec<String>,
+    },
     /// The key is in a state in which this cannot be done.
     WrongState {
         /// Which.
@@ -89,10 +96,19 @@ pub enum Refusal {
         /// When the next one leaves, if any is on its way out.
         until: Option<UnixTime>,
     },
-    /// The name or the key is, or was, another's.
+    /// The name is, or was, another key's, or the key is, or was, here under another name.
     KidTaken {
+        /// The name under which it was to come in.
+        kid: String,
+        /// What stands against it.
+        by: Taken,
+    },
+    /// A former issuer's key was promised to verify for longer.
+    Promised {
         /// Which.
         kid: String,
+        /// Until then.
+        until: UnixTime,
     },
     /// Discovery does not announce the algorithm: every replica would refuse the ring.
     Unlisted {
@@ -103,7 +119,29 @@ pub enum Refusal {
     Unfit(String),
 }
 
+/// Why a key from elsewhere cannot have its name, or cannot come in at all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Taken {
+    /// Another key has the name.
+    ByAnother,
+    /// The key is here already, under this name.
+    IsHere(String),
+    /// The name was a key's that is gone.
+    ByOneThatIsGone,
+    /// The key was here and is gone.
+    WasHere,
+    /// The set has the name, or the key, twice.
+    Twice,
+}
+
 impl Refusal {
+    /// These keys fit, and one is to be named.
+    pub(super) fn several<'k>(fitting: impl Iterator<Item = &'k Key>) -> Self {
+        let told = |key: &Key| format!("{} ({}, {})", key.kid, key.algorithm.as_str(), key.state.as_str());
+        Self::SeveralKeys { fitting: fitting.map(told).collect() }
+    }
+
     /// How a process ends that was refused so.
     pub fn exit(&self) -> Exit {
         match self {
@@ -126,7 +164,7 @@ impl Refusal {
             Self::Behind { .. } => "fleet.behind",
             Self::Differs { .. } => "fleet.jwks_differs",
             Self::NoSuchKey { .. } => "keys.no_such_key",
-            Self::SeveralKeys => "keys.several_keys",
+            Self::SeveralKeys { .. } => "keys.several_keys",
             Self::WrongState { .. } => "keys.wrong_state",
             Self::AlreadyPending { .. } => "keys.already_pending",
             Self::Nothing(_) => "keys.nothing_to_do",
@@ -134,6 +172,7 @@ impl Refusal {
             Self::WindowOver { .. } => "keys.window_over",
             Self::TooManyKeys { .. } => "keys.too_many",
             Self::KidTaken { .. } => "keys.kid_taken",
+            Self::Promised { .. } => "keys.promised",
             Self::Unlisted { .. } => "issuer.algorithm_unlisted",
             Self::Unfit(_) => "keys.unfit",
         }
@@ -144,6 +183,7 @@ impl Refusal {
         match self {
             Self::TooEarly { until, .. } | Self::AlreadyPending { until, .. } => Some(*until),
             Self::TooManyKeys { until } => *until,
+            Self::Blocked { soonest, .. } => soonest.map(|(until, _)| until),
             _ => None,
         }
     }
@@ -152,6 +192,7 @@ impl Refusal {
     pub fn because(&self) -> Option<Cost> {
         match self {
             Self::TooEarly { because, .. } | Self::AlreadyPending { because, .. } => Some(*because),
+            Self::Blocked { soonest, .. } => soonest.map(|(_, because)| because),
             _ => None,
         }
     }
@@ -163,12 +204,7 @@ impl fmt::Display for Refusal {
             Self::TooEarly { what, until, because } => {
                 write!(f, "too early to {what}: not before {until}; {because}")
             }
-            Self::Blocked { replicas } => write!(
-                f,
-                "not every replica serves the key: {}. Bring them back, or say that one is gone with `oneseal replicas \
-                 forget`",
-                replicas.join(", ")
-            ),
+            Self::Blocked { replicas, soonest } => blocked(f, replicas, soonest.as_ref()),
             Self::Unproven => f.write_str(
                 "there is no registry of replicas, so that nobody can say whether all of them serve the key; if time \
                  alone is to be trusted, say --unproven-replicas",
@@ -186,7 +222,11 @@ impl fmt::Display for Refusal {
             ),
             Self::NoSuchKey { was_here: true } => f.write_str("that key was here once and is gone for good"),
             Self::NoSuchKey { was_here: false } => f.write_str("the ring has no key of that kid"),
-            Self::SeveralKeys => f.write_str("more than one key fits: name one by its kid, or by more of its beginning"),
+            Self::SeveralKeys { fitting } => write!(
+                f,
+                "more than one key fits: name one by its kid, or by more of its beginning: {}",
+                fitting.join(", ")
+            ),
             Self::WrongState { kid, state, wanted } => {
                 write!(f, "the key {kid} is {}, and would have to be {wanted}", state.as_str())
             }
@@ -210,7 +250,12 @@ impl fmt::Display for Refusal {
                     None => f.write_str(": retire one first"),
                 }
             }
-            Self::KidTaken { kid } => write!(f, "{kid} is, or was, a key of this ring: a kid is never used again"),
+            Self::KidTaken { kid, by } => taken(f, kid, by),
+            Self::Promised { kid, until } => write!(
+                f,
+                "the tokens of {kid} were promised to verify until {until}, which is not taken back: name that time or a \
+                 later one; `oneseal keys revoke --kid` takes it out at once"
+            ),
             Self::Unlisted { algorithm } => write!(
                 f,
                 "issuer.algorithms does not list {algorithm}, and every replica would refuse the ring: add it there, and \
@@ -218,6 +263,48 @@ impl fmt::Display for Refusal {
             ),
             Self::Unfit(why) => f.write_str(why),
         }
+    }
+}
+
+/// Each sort of replica has another cure: to forget one that serves would break tokens.
+fn blocked(
+    f: &mut fmt::Formatter<'_>,
+    replicas: &[Lagging],
+    soonest: Option<&(UnixTime, Cost)>,
+) -> fmt::Result {
+    let told: Vec<_> = replicas.iter().map(ToString::to_string).collect();
+    write!(f, "not every replica serves the key, as far as they have told: {}", told.join(", "))?;
+    if replicas.iter().any(Lagging::is_live) {
+        write!(
+            f,
+            ". One that is live tells with its next beat, within {BEAT_S} s; else its log says what it waits for"
+        )?;
+    }
+    if replicas.iter().any(Lagging::is_silent) {
+        f.write_str(
+            ". Bring back one that is silent, or say that it is gone with `oneseal replicas forget`",
+        )?;
+    }
+    if replicas.iter().any(Lagging::is_unreadable) {
+        f.write_str(". Bring all replicas to one version")?;
+    }
+    match soonest {
+        Some((at, because)) => write!(f, ". Not before about {at}; {because}"),
+        None => Ok(()),
+    }
+}
+
+fn taken(f: &mut fmt::Formatter<'_>, kid: &str, by: &Taken) -> fmt::Result {
+    match by {
+        Taken::ByAnother => {
+            write!(f, "another key of this ring has the kid {kid}: a kid is never used again")
+        }
+        Taken::IsHere(name) => write!(f, "that key is in this ring already, under the kid {name}"),
+        Taken::ByOneThatIsGone => write!(f, "{kid} was a key of this ring: a kid is never used again"),
+        Taken::WasHere => {
+            write!(f, "the key that is to be called {kid} was in this ring once: it never comes back")
+        }
+        Taken::Twice => write!(f, "{kid}, or its key, is there twice"),
     }
 }
 

@@ -3,6 +3,10 @@
 //! Two commits. The first takes the burned keys out of the set and publishes new ones, and no key signs for an algorithm
 //! whose key was burned: minting answers 503. The second is [`activate`](super::activate), as soon as every publish
 //! point serves the first, or after the emergency wait.
+//!
+//! Between the two an emergency is open, and the same order again, by a second operator or a script, burns nothing that the
+//! first has made: its successors were never in what has leaked, and to burn them would begin the wait anew. Who knows
+//! that they have leaked too names them, or a `since` that is later than they are.
 
 use std::collections::BTreeSet;
 
@@ -19,6 +23,9 @@ pub(super) fn decide(
     conditions: &Conditions<'_>,
 ) -> Result<Step, Refusal> {
     let burned = burned(state, kids, since)?;
+    if burned.is_empty() && kids.is_empty() && state.keys.iter().any(is_successor) {
+        return Ok(Step { edits: Vec::new(), notes: vec![OPEN.to_owned()] });
+    }
     if burned.is_empty() {
         return Err(Refusal::Nothing("no key's private half was in the store in that time"));
     }
@@ -54,6 +61,7 @@ fn burned<'a>(
         return named.collect();
     }
     let was_in_store = |key: &&Key| match since {
+        _ if is_successor(key) && since.is_none_or(|since| since <= key.created_at) => false,
         None => key.has_private || key.activated_at.is_some(),
         Some(since) => {
             key.has_private
@@ -63,3 +71,13 @@ fn burned<'a>(
     };
     Ok(state.keys.iter().filter(was_in_store).map(|key| key.kid.as_str()).collect())
 }
+
+/// Whether an emergency that is still open has made it.
+fn is_successor(key: &Key) -> bool {
+    // One that was published before and only took the place of a burned one had a wait before it.
+    let made_at = |at: Option<UnixTime>| at == Some(key.created_at);
+    key.state == KeyState::Pending && made_at(key.emergency_at) && made_at(key.activate_after)
+}
+
+const OPEN: &str = "an emergency is open: every key that was there before it is burned already, and nothing else was done; \
+                    `oneseal keys activate` lets the successors sign";

@@ -36,6 +36,6 @@ fn latest(state: &State) -> Result<&Key, Refusal> {
     let mut last = ours().filter(|key| key.retiring_at == Some(newest));
     match (last.next(), last.next()) {
         (Some(key), None) => Ok(key),
-        _ => Err(Refusal::SeveralKeys),
+        _ => Err(Refusal::several(ours().filter(|key| key.retiring_at == Some(newest)))),
     }
 }

@@ -133,10 +133,38 @@ async fn an_emergency_burns_everything_and_signs_again_after_its_wait() {
     let done = bench.order(activate()).await.unwrap();
     assert!(done.notes[0].contains("no registry"), "{:?}", done.notes);
     assert!(bench.states().await.iter().all(|(_, state)| *state == Active));
-    // Twice in a row, the second between the two commits of the first.
+}
+
+#[tokio::test]
+async fn a_second_alarm_in_an_open_emergency_burns_nothing_that_the_first_has_made() {
+    let bench = Bench::new(Rotation::lab()).await;
+    let first = bench.order(revoke()).await.unwrap();
+    let waiting = bench.states().await;
+    let since = Request::Revoke { kids: Vec::new(), since: Some(T0) };
+    for again in [revoke(), since] {
+        let again = bench.order(again).await.unwrap();
+        assert!(again.is_repeated && again.changes.is_empty(), "{again:?}");
+        assert!(again.notes[0].contains("keys activate"), "{:?}", again.notes);
+        assert_eq!(again.state.revision, first.state.revision, "nothing is written");
+    }
+    // A key that came after it is burned; the successor keeps its place.
+    let other = Request::Rotate { algorithms: vec![Algorithm::EdDsa], rsa_bits: None };
+    bench.order(other).await.unwrap();
     bench.order(revoke()).await.unwrap();
-    bench.order(revoke()).await.unwrap();
-    assert_eq!(bench.states().await.len(), 2);
+    assert_eq!(bench.states().await, waiting);
+    // Who knows that the successor has leaked too can say so, by its name or by the time.
+    bench.pass(1);
+    let kid = waiting[0].0.clone();
+    bench.order(Request::Revoke { kids: vec![kid], since: None }).await.unwrap();
+    let third = bench.states().await;
+    bench.pass(1);
+    bench.order(Request::Revoke { kids: Vec::new(), since: Some(bench.clock.wall()) }).await.unwrap();
+    assert!(third != waiting && bench.states().await != third);
+    bench.pass(3);
+    bench.order(activate()).await.unwrap();
+    // The emergency is over: what signs now is burned like any other.
+    let burned = bench.order(revoke()).await.unwrap();
+    assert_eq!(burned.changes[0].kind, "key.revoked");
 }
 
 #[tokio::test]
@@ -190,7 +218,9 @@ async fn a_key_from_elsewhere_keeps_its_name_and_waits_like_any_other() {
     let key = ring.keys.iter().find(|key| key.kid.as_str() == "in-the-world").unwrap();
     assert!(key.state == Pending && key.private.is_some());
     let taken = bench.refused(adopt("another-name", false)).await;
-    assert!(matches!(taken, Refusal::KidTaken { .. }), "the same key again: {taken}");
+    assert_eq!(taken.to_string(), "that key is in this ring already, under the kid in-the-world");
+    let again = bench.order(adopt("in-the-world", false)).await.unwrap();
+    assert!(again.is_repeated && again.changes.is_empty(), "{again:?}");
     assert_eq!(until(&bench.refused(activate()).await), 7);
     bench.pass(7);
     bench.order(activate()).await.unwrap();
@@ -207,6 +237,31 @@ async fn a_key_from_elsewhere_keeps_its_name_and_waits_like_any_other() {
 }
 
 #[tokio::test]
+async fn where_several_keys_fit_each_is_named() {
+    let bench = Bench::new(Rotation::lab()).await;
+    let rs256 = Request::Rotate { algorithms: vec![Algorithm::Rs256], rsa_bits: None };
+    let made = bench.order(rs256).await.unwrap().changes[0].kid.clone().unwrap();
+    bench.order(adopt("in-the-world", false)).await.unwrap();
+    let refusal = bench.refused(activate()).await.to_string();
+    for kid in [made.as_str(), "in-the-world"] {
+        assert!(refusal.contains(&format!("{kid} (RS256, pending)")), "{refusal}");
+    }
+}
+
+#[tokio::test]
+async fn a_key_from_elsewhere_that_cannot_come_in_is_told_what_has_its_place() {
+    let bench = Bench::new(Rotation::lab()).await;
+    let own = bench.states().await[0].0.clone();
+    let taken = bench.refused(adopt(&own, false)).await;
+    assert!(taken.to_string().starts_with("another key of this ring has the kid"), "{taken}");
+    bench.order(rotate()).await.unwrap();
+    let cancelled = bench.states().await[1].0.clone();
+    bench.order(Request::Retire { kid: Some(cancelled.clone()) }).await.unwrap();
+    let taken = bench.refused(adopt(&cancelled, false)).await;
+    assert!(taken.to_string().contains("was a key of this ring"), "{taken}");
+}
+
+#[tokio::test]
 async fn a_former_issuers_keys_verify_until_their_time_and_never_sign() {
     let bench = Bench::new(Rotation::lab()).await;
     let foreign = || {
@@ -216,8 +271,18 @@ async fn a_former_issuers_keys_verify_until_their_time_and_never_sign() {
     let until_s = T0.as_secs() + 500;
     let take = |until| Request::Adopt(Adoption::Public { keys: vec![foreign()], until: UnixTime(until) });
     assert!(matches!(bench.refused(take(T0.as_secs())).await, Refusal::Unfit(_)));
-    bench.order(take(until_s)).await.unwrap();
+    bench.order(take(until_s - 100)).await.unwrap();
     assert_eq!(bench.states().await[1], ("spki-hash".to_owned(), Retiring));
+    let again = bench.order(take(until_s - 100)).await.unwrap();
+    assert!(again.is_repeated && again.changes.is_empty(), "{again:?}");
+    let sooner = bench.refused(take(until_s - 101)).await;
+    assert_eq!(sooner.code(), "keys.promised");
+    assert!(sooner.to_string().contains(&UnixTime(until_s - 100).to_string()), "{sooner}");
+    let longer = bench.order(take(until_s)).await.unwrap();
+    assert_eq!(longer.changes[0].kind, "key.extended");
+    let remove = longer.next.iter().find(|next| next.kid == "spki-hash").unwrap();
+    let because = remove.because.unwrap();
+    assert_eq!((because.knob, because.seconds), ("keys adopt --until", 501), "not the life of our tokens");
     let back = bench.refused(Request::RollBack { kid: Some("spki-hash".to_owned()) }).await;
     assert!(matches!(back, Refusal::WindowOver { since: None, .. }), "{back}");
     assert_eq!(bench.refused(roll_back()).await.code(), "keys.nothing_to_do");
@@ -226,7 +291,8 @@ async fn a_former_issuers_keys_verify_until_their_time_and_never_sign() {
     bench.pass(1);
     bench.order(due()).await.unwrap();
     assert_eq!(bench.states().await.len(), 1);
-    assert!(matches!(bench.refused(take(until_s + 9999)).await, Refusal::KidTaken { .. }));
+    let gone = bench.refused(take(until_s + 9999)).await;
+    assert!(gone.to_string().contains("was in this ring once"), "{gone}");
 }
 
 #[tokio::test]

@@ -31,7 +31,7 @@ fn rotated(document: &[u8]) -> Vec<u8> {
     let step = steps::decide(&state, &request, &conditions).unwrap();
     let permit = draft.permit().unwrap();
     let made = oneseal_keystore::material::generate(&permit, oneseal_keystore::Algorithm::EdDsa).unwrap();
-    let by = Signature { change_id: uuid::Uuid::new_v4(), actor: "test", reason: "because" };
+    let by = Signature { change_id: uuid::Uuid::new_v4(), actor: "test", reason: "because", request: None };
     draft.apply(&step, &[&made], &by, conditions.now).unwrap();
     draft.commit(&by, conditions.now).unwrap().to_vec()
 }

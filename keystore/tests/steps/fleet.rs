@@ -4,13 +4,14 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
 use oneseal_coordination::UnixTime;
-use oneseal_keystore::executor::{ObserveError, Observed, Observer};
+use oneseal_keystore::executor::{Executor, NoRegistry, ObserveError, Observed, Observer};
 use oneseal_keystore::fleet::{FactKey, Facts, Fleet, Peer, PeerState, RingFacts};
 use oneseal_keystore::ring::KeyState;
 use oneseal_keystore::steps::Refusal;
 use oneseal_keystore::{Algorithm, Rotation};
+use oneseal_testing::{FixedClock, MemoryProvider};
 
-use super::{Bench, T0, activate, due, order, revoke, rotate, until};
+use super::{Bench, T0, activate, due, options, order, revoke, rotate, until};
 
 /// Rows that the test writes.
 #[derive(Debug, Default)]
@@ -110,7 +111,7 @@ async fn a_silent_replica_blocks_and_is_named_and_a_joining_one_does_not_count()
     let silent = watched.peer("pod-2", PeerState::Silent, Some(40), 40).await;
     watched.fleet(100, vec![live.clone(), silent]);
     let refusal = watched.bench.refused(activate()).await;
-    assert!(matches!(&refusal, Refusal::Blocked { replicas } if replicas.len() == 1), "{refusal}");
+    assert!(matches!(&refusal, Refusal::Blocked { replicas, .. } if replicas.len() == 1), "{refusal}");
     assert!(refusal.to_string().contains("pod-2 (silent since"), "{refusal}");
     assert_eq!(refusal.exit().code(), 75);
     let mut joining = watched.peer("pod-3", PeerState::Joining, None, 99).await;
@@ -160,6 +161,87 @@ async fn nothing_is_written_while_a_replica_is_ahead_or_differs_or_the_registry_
     watched.rows.0.lock().unwrap().take();
     let error = watched.bench.executor.execute(&order(rotate())).await.unwrap_err();
     assert_eq!((error.code(), error.exit().unwrap().code()), ("keys.registry_unavailable", 69));
+}
+
+/// Rows that are read while another replica changes the ring and tells so: between any two looks at the store.
+#[derive(Debug)]
+struct OthersWrite {
+    rows: Arc<Rows>,
+    provider: Arc<MemoryProvider>,
+    peer: Mutex<Option<Peer>>,
+}
+
+impl Observer for OthersWrite {
+    fn observe(&self) -> Pin<Box<dyn Future<Output = Result<Observed, ObserveError>> + Send + '_>> {
+        Box::pin(async {
+            let peer = self.peer.lock().unwrap().take();
+            if let Some(mut peer) = peer {
+                let clock = Arc::new(FixedClock::at(T0));
+                let other = Executor::new(
+                    self.provider.clone(),
+                    options(Rotation::lab()),
+                    Arc::new(NoRegistry),
+                    clock,
+                );
+                let done = other.execute(&order(rotate())).await.unwrap();
+                facts(&mut peer).ring.revision = done.state.revision;
+                facts(&mut peer).ring.digest = done.state.digest.to_string();
+                self.rows.0.lock().unwrap().replace(Fleet { now: T0, peers: vec![peer] });
+            }
+            self.rows.observe().await
+        })
+    }
+}
+
+/// The ring is never older than the rows by which it is judged: a store that has less than a replica serves has lost it.
+#[tokio::test]
+async fn another_writer_between_two_looks_is_no_loss_of_the_store() {
+    let watched = Watched::new().await;
+    let peer = watched.peer("other", PeerState::Live, Some(9), 0).await;
+    let observer = OthersWrite {
+        rows: watched.rows.clone(),
+        provider: watched.bench.provider.clone(),
+        peer: Mutex::new(Some(peer)),
+    };
+    let executor = Executor::new(
+        watched.bench.provider.clone(),
+        options(Rotation::lab()),
+        Arc::new(observer),
+        watched.bench.clock.clone(),
+    );
+    let done = executor.execute(&order(revoke())).await.unwrap();
+    assert_eq!(done.state.revision, 3, "after the other's");
+}
+
+#[tokio::test]
+async fn a_healthy_fleet_learns_from_about_when_and_is_told_to_forget_nobody() {
+    let watched = Watched::new().await;
+    let peers = vec![
+        watched.peer("a", PeerState::Live, Some(90), 100).await,
+        watched.peer("b", PeerState::Live, Some(90), 100).await,
+    ];
+    watched.fleet(100, peers.clone());
+    let done = watched.bench.order(rotate()).await.unwrap();
+    let next = done.next.iter().find(|next| next.what == "activate").unwrap();
+    // A beat, then H + C and the second that was cut off.
+    assert_eq!(next.not_before, Some(UnixTime(T0.as_secs() + 100 + 4 + 2 + 2 + 1)));
+    assert!(next.because.is_some());
+    let awaited = next.blocked.clone().unwrap();
+    assert!(awaited.contains("every live replica") && awaited.contains("within 4 s"), "{awaited}");
+    assert!(!awaited.contains("forget") && !awaited.contains("a (serves"), "{awaited}");
+
+    // One that stays behind is named, and is not to be forgotten.
+    watched.fleet(120, peers.clone());
+    let refusal = watched.bench.refused(activate()).await;
+    assert!(refusal.to_string().contains("a (serves revision 1)"), "{refusal}");
+    assert!(!refusal.to_string().contains("forget") && refusal.not_before().is_some(), "{refusal}");
+
+    let mut silent = watched.peer("c", PeerState::Silent, Some(90), 100).await;
+    facts(&mut silent).serving = true;
+    watched.fleet(120, peers.into_iter().chain([silent]).collect());
+    let refusal = watched.bench.refused(activate()).await;
+    assert!(refusal.to_string().contains("`oneseal replicas forget`"), "{refusal}");
+    assert_eq!(refusal.not_before(), None, "nobody knows how long it stays silent");
 }
 
 #[tokio::test]

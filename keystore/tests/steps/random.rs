@@ -153,7 +153,7 @@ impl World {
                 _ => None,
             })
             .collect();
-        let by = Signature { change_id: Uuid::new_v4(), actor: "test", reason: "random" };
+        let by = Signature { change_id: Uuid::new_v4(), actor: "test", reason: "random", request: None };
         draft.apply(&step, &made.iter().collect::<Vec<_>>(), &by, conditions.now).unwrap();
         let before = self.read().0.identity;
         self.document = draft.commit(&by, conditions.now).unwrap().to_vec();

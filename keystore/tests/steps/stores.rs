@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use oneseal_keystore::executor::ExecuteError;
+use oneseal_keystore::executor::{ExecuteError, Order};
 use oneseal_keystore::steps::Request;
 use oneseal_keystore::{Algorithm, Rotation};
 use oneseal_providers::{Entries, ErrorKind, SecretProvider};
 use oneseal_testing::{MemoryProvider, Outcome};
 use tokio::task::JoinSet;
 
-use super::{Bench, activate, order, rotate};
+use super::{Bench, activate, order, revoke, rotate};
 
 #[tokio::test]
 async fn the_same_order_again_tells_what_it_did_and_does_nothing() {
@@ -26,6 +26,40 @@ async fn the_same_order_again_tells_what_it_did_and_does_nothing() {
     other.change_id = order_once.change_id;
     let refused = bench.executor.execute(&other).await;
     assert!(matches!(refused, Err(ExecuteError::ChangeIdTaken)), "{refused:?}");
+}
+
+/// Whoever asks twice under one id for two things must not be told that the second was done.
+#[tokio::test]
+async fn an_id_that_comes_again_for_something_else_is_refused_whatever_the_verb() {
+    let bench = Bench::new(Rotation::lab()).await;
+    let kid = bench.states().await[0].0.clone();
+    let first = order(revoke());
+    bench.executor.execute(&first).await.unwrap();
+    for request in [
+        Request::Revoke { kids: vec![kid], since: None },
+        Request::Revoke { kids: Vec::new(), since: Some(super::T0) },
+        rotate(),
+    ] {
+        let mut other = order(request);
+        other.change_id = first.change_id;
+        let refused = bench.executor.execute(&other).await;
+        assert!(matches!(refused, Err(ExecuteError::ChangeIdTaken)), "{refused:?}");
+    }
+    let again = Order { reason: "told in other words".to_owned(), ..first };
+    assert!(bench.executor.execute(&again).await.unwrap().is_repeated, "why is no part of what");
+    let log = bench.document().await["log"].clone();
+    let told: Vec<_> = log.as_array().unwrap().iter().filter_map(|entry| entry["request"].as_str()).collect();
+    assert_eq!(told, [again.request.fingerprint()], "in the first entry of its change alone");
+}
+
+#[tokio::test]
+async fn events_tell_the_algorithm_of_a_key_that_has_left() {
+    let bench = Bench::on(MemoryProvider::new().journaling(), Rotation::lab()).await;
+    bench.order(revoke()).await.unwrap();
+    let event = bench.provider.events().pop().unwrap();
+    let payload: serde_json::Value = serde_json::from_str(&event.payload).unwrap();
+    let algs: Vec<_> = payload["changes"].as_array().unwrap().iter().map(|change| &change["alg"]).collect();
+    assert_eq!(algs, ["ES256", "ES256"], "{payload}");
 }
 
 #[tokio::test]

@@ -220,7 +220,7 @@ impl World {
         let made = wants_key.then(|| {
             material::generate(&draft.permit().expect("a living ring"), Algorithm::Es256).expect("a key")
         });
-        let by = Signature { change_id: Uuid::new_v4(), actor: "test", reason: "no patience" };
+        let by = Signature { change_id: Uuid::new_v4(), actor: "test", reason: "no patience", request: None };
         draft.apply(&step, &made.iter().collect::<Vec<_>>(), &by, conditions.now).expect("applied");
         let bytes = draft.commit(&by, conditions.now).expect("written").to_vec();
         let change = Change {
