@@ -211,7 +211,7 @@ impl Builder {
         };
         findings.extend(url.advice(URL_PLACE));
         let rules = self.make_rules(&url);
-        findings.extend(rules.check());
+        findings.extend(rules.check(self.mode));
         let (keystore, follower) = match self.open(url.clone()).await {
             Ok(opened) => opened,
             Err(found) => {

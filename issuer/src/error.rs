@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use oneseal_coordination::UnixTime;
 use oneseal_keystore::{Algorithm, verify};
 
 use crate::claims::{Audience, ClaimError, TokenLifetime};
@@ -47,6 +48,20 @@ pub enum MintError {
     /// No key of this algorithm is active and has its private half here.
     #[error("no {0} key is active on this replica; add one, or ask for an algorithm that has one")]
     NoKey(Algorithm),
+    /// Its key was burned, and the key in its place does not sign yet.
+    #[error(
+        "ring.emergency: the {algorithm} key was burned at {burned_at}, and its successor does not sign yet; minting comes \
+         back with `oneseal keys activate`, which may be done once every replica serves the successor, and at the latest \
+         from {until} on"
+    )]
+    Emergency {
+        /// Whose.
+        algorithm: Algorithm,
+        /// When it was burned.
+        burned_at: UnixTime,
+        /// From then on the successor may sign, whoever is not heard of.
+        until: UnixTime,
+    },
     /// This replica is `public-only`: it publishes and verifies, and has no private half.
     #[error(
         "this replica is public-only and mints nothing; ask one with the key-encryption key (ring.mode = \"full\")"
@@ -105,6 +120,7 @@ impl MintError {
         match self {
             Self::Busy | Self::Failed => Some(BUSY_RETRY_AFTER),
             Self::Stale { .. } | Self::ClockSkewed { .. } => Some(STALE_RETRY_AFTER),
+            Self::Emergency { .. } => Some(EMERGENCY_RETRY_AFTER),
             Self::TasksNotRunning
             | Self::NoKey(_)
             | Self::PublicOnly
@@ -125,6 +141,7 @@ impl MintError {
             Self::ClockSkewed { .. } => "clock_skewed",
             Self::Busy => "busy",
             Self::NoKey(_) => "no_key",
+            Self::Emergency { .. } => "emergency",
             Self::PublicOnly => "public_only",
             Self::NotAllowed(_) | Self::OwnAudience(_) | Self::AlgorithmNotAllowed { .. } => "not_allowed",
             Self::LifetimeTooLong { .. } | Self::LifetimeTooShort { .. } | Self::Invalid(_) => "invalid",
@@ -133,12 +150,13 @@ impl MintError {
     }
 
     /// Every `result` that a failure can have.
-    pub(crate) const LABELS: [&str; 9] = [
+    pub(crate) const LABELS: [&str; 10] = [
         "tasks_not_running",
         "stale",
         "clock_skewed",
         "busy",
         "no_key",
+        "emergency",
         "public_only",
         "not_allowed",
         "invalid",
@@ -193,6 +211,8 @@ fn list(algorithms: &[Algorithm]) -> String {
 
 /// A full queue of RSA-2048 signatures is worked off well within this.
 const BUSY_RETRY_AFTER: Duration = Duration::from_secs(1);
+/// The second commit of an emergency takes a few seconds where every replica answers.
+const EMERGENCY_RETRY_AFTER: Duration = Duration::from_secs(5);
 /// As long as a replica needs to look at its provider again, by default.
 const STALE_RETRY_AFTER: Duration = Duration::from_secs(15);
 

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use oneseal_keystore::{Algorithm, Identity, Keystore, Mode};
 
+use crate::error::MintError;
+use crate::mint::no_signer;
 use crate::published::Live;
 
 /// How an issuer is doing at one moment. Publishing and verifying always work from memory; what may stop is minting.
@@ -36,6 +38,8 @@ pub enum Minting {
     PublicOnly,
     /// No key is active for the default algorithm.
     NoKey(Algorithm),
+    /// The key of the default algorithm was burned, and the key in its place does not sign yet.
+    Emergency,
 }
 
 impl Minting {
@@ -53,6 +57,7 @@ impl Minting {
             Self::ClockSkewed => "clock_skewed",
             Self::PublicOnly => "public_only",
             Self::NoKey(_) => "no_key",
+            Self::Emergency => "emergency",
         }
     }
 }
@@ -70,7 +75,10 @@ pub(crate) fn read(live: &Live, keystore: &Keystore, algorithm: Algorithm) -> He
     } else if live.reference().is_off(published.snapshot.rotation()) {
         Minting::ClockSkewed
     } else if published.snapshot.signer(algorithm).is_none() {
-        Minting::NoKey(algorithm)
+        match no_signer(&published.snapshot, algorithm) {
+            MintError::Emergency { .. } => Minting::Emergency,
+            _ => Minting::NoKey(algorithm),
+        }
     } else {
         Minting::On
     };

@@ -78,6 +78,23 @@ impl Issuer {
         self.live().changed(since).await;
     }
 
+    /// Looks at the key provider now and not only when it is due, for whoever has just written there, and returns once
+    /// the ring of this `incarnation` and `revision`, or a later one, is published and signs here. Where the provider
+    /// does not answer, or its record is refused, that never comes: bound it.
+    ///
+    /// # Cancel safety
+    /// Dropped, the look goes on.
+    pub async fn catch_up(&self, incarnation: u64, revision: u64) {
+        self.keystore().look_now();
+        loop {
+            let served = *self.live().published().snapshot.identity();
+            if (served.incarnation, served.revision) >= (incarnation, revision) {
+                return;
+            }
+            self.changed(&served).await;
+        }
+    }
+
     /// Tells what another clock that is trusted more, such as a database's, read when this host's boot clock read `at`:
     /// milliseconds since the Unix epoch, give or take `within`, such as half the time that the question took. From then on this host's wall clock is held against it, without asking again;
     /// while the two are further apart than the ring's `skew`, nothing is minted.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oneseal_coordination::UnixTime;
-use oneseal_keystore::{Algorithm, KeyId, KeyType, Mode, Rotation, Signer};
+use oneseal_keystore::ring::KeyState;
+use oneseal_keystore::{Algorithm, KeyId, KeyType, Mode, Rotation, Signer, Snapshot};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -156,6 +157,11 @@ impl Issuer {
     async fn issue(&self, workload: &VerifiedWorkload, request: &MintRequest) -> Result<Minted, MintError> {
         let Draft { published, signer, claims, exp, jti } = self.draft(workload, request)?;
         let token = self.sign(&signer, claims).await?;
+        // It waited for its signature, and its key may have been burned meanwhile: nobody could verify it.
+        let now = self.live().published();
+        if now.snapshot.verifier(signer.kid().as_str()).is_none() {
+            return Err(no_signer(&now.snapshot, signer.algorithm()));
+        }
         published.signed(signer.kid(), exp);
         Ok(Minted { token, kid: signer.kid().clone(), algorithm: signer.algorithm(), exp, jti })
     }
@@ -170,7 +176,10 @@ impl Issuer {
         self.check_clock(rotation)?;
         let grant = self.rules().decide(workload, request, rotation)?;
         let extra = extra_claims(workload, &request.claims)?;
-        let signer = published.snapshot.signer(grant.algorithm).ok_or(MintError::NoKey(grant.algorithm))?;
+        let signer = published
+            .snapshot
+            .signer(grant.algorithm)
+            .ok_or_else(|| no_signer(&published.snapshot, grant.algorithm))?;
         let issued_at = now - Duration::from_secs(rotation.backdate_s);
         let exp = issued_at + grant.ttl.as_duration();
         let jti = Uuid::new_v4();
@@ -232,6 +241,20 @@ struct Draft {
     claims: String,
     exp: UnixTime,
     jti: Uuid,
+}
+
+/// Why `snapshot` has nothing to sign with for `algorithm`.
+pub(crate) fn no_signer(snapshot: &Snapshot, algorithm: Algorithm) -> MintError {
+    let is_successor = |state, of| state == KeyState::Pending && of == algorithm;
+    let mut successors = snapshot.keys().iter().filter(|key| is_successor(key.state, key.algorithm));
+    match successors.find_map(|key| key.history.as_ref()?.emergency_at) {
+        Some(burned_at) => {
+            // The second that a written time may be short of.
+            let wait = Duration::from_secs(snapshot.rotation().emergency_wait_s + 1);
+            MintError::Emergency { algorithm, burned_at, until: burned_at + wait }
+        }
+        None => MintError::NoKey(algorithm),
+    }
 }
 
 fn extra_claims<'a>(

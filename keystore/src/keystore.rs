@@ -14,6 +14,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use oneseal_coordination::{BootTime, Clock};
 use oneseal_providers::{Description, Entries, Record, Revision, SecretProvider};
+use tokio::sync::Notify;
 
 pub use self::follower::Follower;
 use crate::codes::PROVIDER_IMAGE_LAYER;
@@ -114,6 +115,8 @@ struct Shared {
     records_refused: AtomicU64,
     last_fault: Mutex<Option<Fault>>,
     advice: Findings,
+    /// Somebody knows that the provider holds something new.
+    nudged: Notify,
 }
 
 /// Why the last look served nothing new.
@@ -223,6 +226,7 @@ impl Keystore {
             records_refused: AtomicU64::new(0),
             last_fault: Mutex::new(None),
             advice: findings,
+            nudged: Notify::new(),
         });
         let follower = Follower::new(Arc::clone(&shared), provider, options, revision, kids);
         Ok((Self { shared }, follower))
@@ -231,6 +235,11 @@ impl Keystore {
     /// The last good snapshot. No lock, no I/O.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.shared.snapshot.load_full()
+    }
+
+    /// Lets the follower look at the provider now: for whoever has just written there.
+    pub fn look_now(&self) {
+        self.shared.nudged.notify_one();
     }
 
     /// The key-encryption keys that this replica has: what it can open, the first of them what it seals with.

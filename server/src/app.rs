@@ -101,12 +101,9 @@ pub(crate) fn membership(config: &Config) -> Result<Option<Arc<Membership>>, Fai
     fleet::open(database, config.fleet(), &config.settings, is_ring_there.then_some(RING)).map(Some)
 }
 
-/// Who carries out key verbs on the configured ring, after a look at the rows of `fleet` if there is a database.
-pub(crate) fn executor(config: &Config, fleet: Option<Arc<Membership>>) -> Executor {
-    let observer: Arc<dyn Observer> = match fleet {
-        Some(fleet) => fleet,
-        None => Arc::new(NoRegistry),
-    };
+/// Who carries out key verbs on the configured ring, after a look at the `fleet` if there is a database.
+pub(crate) fn executor(config: &Config, fleet: Option<Arc<dyn Observer>>) -> Executor {
+    let observer = fleet.unwrap_or_else(|| Arc::new(NoRegistry));
     let mut options = KeystoreOptions::new(config.issuer.clone());
     options.algorithms.clone_from(&config.settings.algorithms);
     options.rotation.clone_from(&config.settings.rotation);
@@ -114,6 +111,7 @@ pub(crate) fn executor(config: &Config, fleet: Option<Arc<Membership>>) -> Execu
     options.member.clone_from(&config.unlocking.member);
     options.keks = keks(&config.unlocking.sealing);
     options.pin.clone_from(&config.unlocking.sealing.pin);
+    options.mode = config.unlocking.sealing.mode;
     Executor::new(provider(&config.provider), options, observer, Arc::new(SystemClock))
 }
 

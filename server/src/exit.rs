@@ -94,6 +94,15 @@ impl From<Exit> for ExitCode {
     }
 }
 
+/// The setting that costs most of a wait, and how many seconds of it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
+pub(crate) struct Cost {
+    /// Its key in the configuration, or the option that it came from.
+    pub(crate) setting: String,
+    /// Its share.
+    pub(crate) seconds: u64,
+}
+
 /// Why a verb did not do what it was asked for: words for its user, and the code to end with.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -102,6 +111,8 @@ pub(crate) struct Failure {
     findings: Findings,
     hint: Option<String>,
     not_before: Option<UnixTime>,
+    code: Option<String>,
+    because: Option<Cost>,
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
@@ -114,6 +125,8 @@ impl Failure {
             findings: Findings::new(),
             hint: None,
             not_before: None,
+            code: None,
+            because: None,
             source: None,
         }
     }
@@ -160,6 +173,20 @@ impl Failure {
         self
     }
 
+    /// With its name, dotted like those of findings, by which scripts know it and pages explain it.
+    #[must_use]
+    pub(crate) fn with_code(mut self, code: impl Into<String>) -> Self {
+        self.code = Some(code.into());
+        self
+    }
+
+    /// With the setting that costs most of the wait.
+    #[must_use]
+    pub(crate) fn with_cost(mut self, because: Option<Cost>) -> Self {
+        self.because = because;
+        self
+    }
+
     /// From when on the same may work, if that is known.
     pub(crate) fn not_before(&self) -> Option<UnixTime> {
         self.not_before
@@ -170,9 +197,13 @@ impl Failure {
         self.exit
     }
 
-    /// For people: the message and every cause in one line, `what: why: why`, then the findings and the hint.
+    /// For people: the name, if it has one, the message and every cause in one line, `name: what: why: why`, then the
+    /// findings and the hint.
     pub(crate) fn in_full(&self) -> String {
         let mut text = chain(self);
+        if let Some(code) = &self.code {
+            text.insert_str(0, &format!("{code}: "));
+        }
         if !self.findings.is_empty() {
             text.push('\n');
             text.push_str(report::human(&self.findings).trim_end());
@@ -192,6 +223,7 @@ impl Failure {
     /// ```json
     /// {"ok": false, "exit": 78, "error": {"kind", "message", "causes": [], "hint", "findings": []}}
     /// ```
+    /// Where they are known, `error` has `code`, `not_before` and `because` besides.
     pub(crate) fn to_json(&self) -> Value {
         let mut causes = Vec::new();
         let mut cause = self.source();
@@ -208,6 +240,12 @@ impl Failure {
         });
         if let Some(at) = self.not_before {
             error["not_before"] = at.as_secs().into();
+        }
+        if let Some(code) = &self.code {
+            error["code"] = code.as_str().into();
+        }
+        if let Some(Cost { setting, seconds }) = &self.because {
+            error["because"] = json!({ "setting": setting, "seconds": seconds });
         }
         json!({ "ok": false, "exit": self.exit.code(), "error": error })
     }
@@ -269,6 +307,19 @@ mod tests {
         assert_eq!(json["error"]["kind"], "cannot_bind");
         assert_eq!(json["error"]["findings"][0]["code"], "listen.in_use");
         assert_eq!(json["error"]["hint"], "Try another.");
+    }
+
+    #[test]
+    fn a_refusal_that_has_a_name_is_told_by_it_in_both_forms() {
+        let cost = Cost { setting: "rotation.rp_propagation".to_owned(), seconds: 9 };
+        let failure = Failure::new(Exit::TryLater, "wait")
+            .with_code("keys.too_early")
+            .with_cost(Some(cost))
+            .with_time(Some(UnixTime(1_767_225_600)));
+        assert_eq!(failure.in_full(), "keys.too_early: wait\nIt may be done from 2026-01-01T00:00:00Z on.");
+        let error = &failure.to_json()["error"];
+        assert_eq!((&error["code"], &error["not_before"]), (&json!("keys.too_early"), &json!(1_767_225_600)));
+        assert_eq!(error["because"], json!({ "setting": "rotation.rp_propagation", "seconds": 9 }));
     }
 
     #[test]

@@ -19,13 +19,14 @@ pub(crate) fn of_keys(keys: &Keys) -> Value {
 /// ```json
 /// {"verb", "change_id", "at", "repeated", "dry_run", "changes": [{"kind", "kid"}], "notes": []}
 /// ```
+/// `change_id` is null where nothing was written under it.
 pub(crate) fn of_done(done: &Done) -> Value {
     let changes: Vec<_> =
         done.changes.iter().map(|Changed { kind, kid }| json!({ "kind": kind, "kid": kid })).collect();
     let mut members = of_state(&done.state, &done.next);
     for (name, value) in [
         ("verb", json!(done.verb)),
-        ("change_id", json!(done.change_id.to_string())),
+        ("change_id", json!(done.change_id.map(|id| id.to_string()))),
         ("at", json!(done.at.as_secs())),
         ("repeated", json!(done.is_repeated)),
         ("dry_run", json!(done.is_dry_run)),

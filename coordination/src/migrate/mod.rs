@@ -11,10 +11,12 @@
 //! behind; so whoever does not get it says who has it, and tries again.
 
 mod check;
+mod outgrown;
 mod run;
 mod version;
 
 pub use check::{ComponentStatus, SchemaFault, Status, check, status};
+pub use outgrown::judge_binary;
 pub use run::{MigrateError, MigrateOptions, Progress, migrate};
 pub use version::BinaryVersion;
 

@@ -17,6 +17,7 @@ mod instance;
 mod row;
 
 use serde_json::Value;
+use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Row as _};
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +28,7 @@ pub use instance::{InstanceId, NotAnInstance};
 pub use row::{ReplicaState, Row, RowFault};
 
 use crate::clock::{Clock, UnixTime};
-use crate::database::{CommitError, Database, DatabaseError, DatabaseErrorKind};
+use crate::database::{CommitError, Database, DatabaseError, DatabaseErrorKind, ReadTx};
 
 /// From one beat to the next.
 pub const BEAT_EVERY: Duration = Duration::from_secs(4);
@@ -219,6 +220,45 @@ pub async fn rows(database: &Database, fleet: &str) -> Result<Vec<Row>, Database
 /// Changes nothing.
 pub async fn look(database: &Database, fleet: &str) -> Result<(UnixTime, Vec<Row>), DatabaseError> {
     let mut tx = database.read().await?;
+    let seen = look_in(&mut tx, fleet).await?;
+    tx.end().await;
+    Ok(seen)
+}
+
+/// As [`look`], and then which ring the store holds, by the query that [`Registry::new`] takes too. It is read after the
+/// rows, so that it is no older than what they claim: whoever has told a revision had read it there.
+///
+/// # Errors
+/// As [`Database::read`].
+///
+/// # Cancel safety
+/// Changes nothing.
+pub async fn look_with_ring(
+    database: &Database,
+    fleet: &str,
+    ring: &'static str,
+) -> Result<(UnixTime, Vec<Row>, Option<RingRevision>), DatabaseError> {
+    let mut tx = database.read().await?;
+    let (now, rows) = look_in(&mut tx, fleet).await?;
+    let found = tx.fetch_optional(sqlx::query(ring).bind(fleet)).await?;
+    tx.end().await;
+    let read = |row: &PgRow| {
+        Ok(RingRevision {
+            incarnation: row.try_get("incarnation")?,
+            revision: row.try_get("revision")?,
+            digest: row.try_get("digest")?,
+        })
+    };
+    let ring = found.as_ref().map(read).transpose().map_err(|error: sqlx::Error| {
+        DatabaseError::new(
+            DatabaseErrorKind::Internal,
+            format!("the row of the ring is not as it should be: {error}"),
+        )
+    })?;
+    Ok((now, rows, ring))
+}
+
+async fn look_in(tx: &mut ReadTx, fleet: &str) -> Result<(UnixTime, Vec<Row>), DatabaseError> {
     let found = tx.fetch_optional(sqlx::query(NOW)).await?;
     let now = found.map_or(Ok(0), |row| row.try_get("now_s")).map_err(|error| {
         DatabaseError::new(
@@ -227,7 +267,6 @@ pub async fn look(database: &Database, fleet: &str) -> Result<(UnixTime, Vec<Row
         )
     })?;
     let found = tx.fetch_all(sqlx::query(row::ALL).bind(fleet)).await?;
-    tx.end().await;
     let rows = found.iter().map(Row::read).collect::<Result<_, _>>()?;
     Ok((UnixTime(now), rows))
 }

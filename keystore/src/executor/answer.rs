@@ -21,8 +21,8 @@ pub struct Keys {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Done {
-    /// Its id.
-    pub change_id: Uuid,
+    /// Its id; `None` where nothing was written under it.
+    pub change_id: Option<Uuid>,
     /// The verb.
     pub verb: &'static str,
     /// When, by the ring's own clock.
@@ -60,7 +60,7 @@ pub(super) fn done(
     at: UnixTime,
 ) -> Done {
     Done {
-        change_id: order.change_id,
+        change_id: Some(order.change_id),
         verb: order.request.verb(),
         at,
         changes: changes.into_iter().map(|(kind, kid)| Changed { kind, kid }).collect(),
@@ -76,12 +76,13 @@ pub(super) fn done(
 pub(super) fn dry(order: &Order, step: &Step, state: State, next: Vec<Next>, at: UnixTime) -> Done {
     let of_edit = |edit: &crate::steps::Edit| (edit.kind().to_owned(), edit.kid().map(str::to_owned));
     let changes = step.edits.iter().map(of_edit).collect();
-    Done { is_dry_run: true, ..done(order, step, changes, state, next, at) }
+    Done { change_id: None, is_dry_run: true, ..done(order, step, changes, state, next, at) }
 }
 
 /// Everything that is asked for had been done by others.
 pub(super) fn done_before(order: &Order, step: &Step, state: State, next: Vec<Next>, at: UnixTime) -> Done {
-    Done { is_repeated: true, is_dry_run: order.dry_run, ..done(order, step, Vec::new(), state, next, at) }
+    let (is_repeated, is_dry_run) = (true, order.dry_run);
+    Done { change_id: None, is_repeated, is_dry_run, ..done(order, step, Vec::new(), state, next, at) }
 }
 
 /// What the ring's log tells of an order that was carried out before.

@@ -113,7 +113,8 @@ impl Follower {
         self.shared.snapshot.load().rotation().refresh()
     }
 
-    /// Until the next look is due: a nudge (not before `pause`), the timer, or the end of a hold.
+    /// Until the next look is due: a nudge of the provider's (not before `pause`) or of this process's, the timer, or the
+    /// end of a hold.
     async fn wait(&self, pause: Duration) {
         let timer = jittered(self.refresh());
         let held = self.hold.as_ref().map(|hold| hold.until.since(self.shared.clock.boot()));
@@ -123,7 +124,11 @@ impl Follower {
             self.provider.changed(&self.seen).await;
         };
         // Either way a look follows, and it compares with the provider itself.
-        drop(tokio::time::timeout(due.max(pause), nudged).await);
+        tokio::select! {
+            _ = tokio::time::timeout(due.max(pause), nudged) => {}
+            // One that came during the last look is kept, since that may have been too early to see it.
+            () = self.shared.nudged.notified() => {}
+        }
     }
 
     /// One look; whether the provider gave a record, be it one that is refused. A refused one is not asked for

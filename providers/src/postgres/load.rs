@@ -1,11 +1,13 @@
 //! Reading the row, and asking what it is at.
 
 use oneseal_coordination::database::DatabaseError;
+use oneseal_coordination::migrate::judge_binary;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
 use super::PostgresProvider;
+use super::migrations::USED;
 use super::revision::RowRevision;
 use super::statements::{LOAD, LOOK};
 use crate::{Description, Entries, ErrorKind, ProviderError, Record, Revision};
@@ -48,10 +50,24 @@ impl PostgresProvider {
 
     fn only<'r>(&self, rows: &'r [PgRow]) -> Result<&'r PgRow, ProviderError> {
         match rows {
-            [row] => Ok(row),
+            [row] => self.believe(row).map(|()| row),
             [] => Err(self.fault(ErrorKind::NotFound, "there is no ring")),
             _ => Err(self.several_fleets()),
         }
+    }
+
+    /// A server that takes no writes may be one that was set aside, and tables that this binary misreads say anything:
+    /// neither is a fresh look.
+    fn believe(&self, row: &PgRow) -> Result<(), ProviderError> {
+        let read_only: String = row.try_get("read_only").map_err(|error| self.unreadable(error))?;
+        if read_only != "off" {
+            let detail = "the database is set to take no writes (default_transaction_read_only), so that what it says may \
+                          be old; the primary is needed";
+            return Err(self.fault(ErrorKind::Unavailable, detail));
+        }
+        let oldest: Option<Vec<String>> =
+            row.try_get("oldest_binaries").map_err(|error| self.unreadable(error))?;
+        judge_binary(&oldest.unwrap_or_default(), &USED).map_err(|error| self.failed(error))
     }
 
     pub(super) fn several_fleets(&self) -> ProviderError {

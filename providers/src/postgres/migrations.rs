@@ -7,13 +7,16 @@
 //! `ring_history` keeps what every revision said in public. It never has a private half, not even a sealed one: what
 //! was erased from the ring must not live on beside it.
 
-use oneseal_coordination::migrate::{Component, Kind, Migration};
+use oneseal_coordination::migrate::{COORDINATION, Component, Kind, Migration};
 
 /// The tables of this crate, for the runner in [`oneseal_coordination::migrate`].
 pub const COMPONENT: Component = Component {
     name: "providers",
     migrations: &[Migration { version: 1, kind: Kind::Expand, min_binary: "0.1.0", sql: RINGS_AND_HISTORY }],
 };
+
+/// The tables that a ring is read from and written to, the event log's among them.
+pub(super) const USED: [Component; 2] = [COMPONENT, COORDINATION];
 
 const RINGS_AND_HISTORY: &str = "
 CREATE TABLE oneseal.rings (

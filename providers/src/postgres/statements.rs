@@ -4,6 +4,21 @@
 //! Names are written in full: behind a pooler the `search_path` may be somebody else's. Values go as parameters in
 //! binary form and never into the text, which servers log.
 
+/// Reads the row, and what tells whether it may be believed: whether the server takes writes, and which binaries may use
+/// the tables, as [`oneseal_coordination::migrate::judge_binary`] wants it.
+macro_rules! statement {
+    ($more:literal) => {
+        concat!(
+            "SELECT fleet, incarnation, revision, digest",
+            $more,
+            ", current_setting('default_transaction_read_only') AS read_only, \
+             (SELECT array_agg(component || ' ' || version || ' ' || min_binary) FROM oneseal.schema_version) \
+                 AS oldest_binaries \
+             FROM oneseal.rings WHERE $1::text IS NULL OR fleet = $1 ORDER BY fleet LIMIT 2"
+        )
+    };
+}
+
 /// The new row, if there is none. Parameters: fleet, incarnation, revision, document, change id, actor, public document.
 pub(super) const CREATE: &str = "
 WITH written AS (
@@ -36,14 +51,12 @@ SELECT digest, pg_notify('oneseal_ring', fleet)::text FROM written";
 
 /// The row of one fleet, or with a null for its name up to two of all fleets: one is the only one, two are too many. A
 /// document above the limit is not sent. Parameters: fleet, limit in bytes.
-pub(super) const LOAD: &str = "
-SELECT fleet, incarnation, revision, digest, change_id::text, octet_length(document),
-    CASE WHEN octet_length(document) <= $2 THEN document END AS document
-FROM oneseal.rings WHERE $1::text IS NULL OR fleet = $1 ORDER BY fleet LIMIT 2";
+pub(super) const LOAD: &str = statement!(
+    ", change_id::text, octet_length(document), CASE WHEN octet_length(document) <= $2 THEN document END AS document"
+);
 
 /// What names the revision, without the document. Parameter: fleet, or null for the only one.
-pub(super) const LOOK: &str = "
-SELECT incarnation, revision, digest FROM oneseal.rings WHERE $1::text IS NULL OR fleet = $1 ORDER BY fleet LIMIT 2";
+pub(super) const LOOK: &str = statement!("");
 
 /// The names of the fleets, up to two.
 pub(super) const FLEETS: &str = "SELECT fleet FROM oneseal.rings ORDER BY fleet LIMIT 2";

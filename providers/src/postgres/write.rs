@@ -6,6 +6,7 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use super::document::Document;
+use super::migrations::USED;
 use super::revision::RowRevision;
 use super::statements::{CREATE, FLEETS, REPLACE};
 use super::{PostgresProvider, Whose, judge};
@@ -50,6 +51,8 @@ impl PostgresProvider {
             None => self.create_row(tx, &fleet, document, change).await?,
             Some(expected) => self.replace_row(tx, &fleet, expected, document, change).await?,
         };
+        // Its row is locked, so that no migration takes away what was written before this transaction ends.
+        tx.check_binary(&USED).await.map_err(|error| self.failed(error))?;
         let digest: String = row.try_get("digest").map_err(|error| self.unreadable(error))?;
         self.tell(tx, document, &digest, change).await?;
         Ok(RowRevision { incarnation: document.incarnation, revision: document.revision, digest }.into())

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use oneseal::keystore::ring::KeyState;
 use oneseal::{Clock, Findings, Issuer, SystemClock};
-use oneseal_keystore::executor::Executor;
+use oneseal_keystore::executor::{Executor, Observer};
 use tokio::task::JoinSet;
 
 use super::Globals;
 use super::overrides::Overrides;
 use crate::config::{Config, Process};
 use crate::exit::{Exit, Failure};
-use crate::fleet::{self, Membership};
+use crate::fleet::{self, Membership, Witness};
 use crate::gate::{self, Opened};
 use crate::hardening;
 use crate::http::bind::Sockets;
@@ -207,7 +207,9 @@ impl Starting {
             Ok(opened) => opened,
             Err(findings) => return Err(Ended::Told(refuse(&findings, format, &notifier).await)),
         };
-        let executor = app::executor(&config, membership.clone());
+        let witness = membership.clone().map(|fleet| Witness::new(fleet, issuer.clone()));
+        let observer = witness.map(|witness| Arc::new(witness) as Arc<dyn Observer>);
+        let executor = app::executor(&config, observer);
         config.forget_key();
         findings.iter().for_each(logging::tell);
         gate::database_advice(config.settings.database.as_ref()).await.iter().for_each(logging::tell);

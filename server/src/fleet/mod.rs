@@ -24,6 +24,7 @@ pub(crate) use beat::run as beat;
 pub(crate) use membership::{Membership, View};
 pub(crate) use metrics::FleetCollector;
 pub(crate) use naming::{ops_url, outward};
+pub(crate) use observe::Witness;
 pub(crate) use open::{Look, look, open};
 pub(crate) use store::{Forgotten, StoreError, forget, rows_of};
 

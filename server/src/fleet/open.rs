@@ -5,11 +5,12 @@ use std::sync::Arc;
 use oneseal::{Findings, Issuer, SystemClock};
 use oneseal_coordination::database::Database;
 use oneseal_keystore::fleet::{FLEET_INSTANCE_IN_USE, Facts, Fleet, Memory, Own, Peer, PeerState, judge};
+use oneseal_providers::postgres::RING;
 use uuid::Uuid;
 
 use super::membership::Membership;
 use super::naming::{Surroundings, instance, ops_url, outward};
-use super::store::{Store, rows_of};
+use super::store::{Store, rows_and_ring_of};
 use crate::config::Settings;
 use crate::exit::Failure;
 use crate::gate::of_database_error;
@@ -55,15 +56,15 @@ pub(crate) async fn look(
 ) -> Findings {
     let boot_id = Uuid::new_v4();
     let name = instance(&settings.ops, &settings.listen, &Surroundings::of_this_process(), boot_id);
-    let fleet = match rows_of(&database, &fleet).await {
-        Ok(fleet) => fleet,
+    let ring = look.is_ring_there.then_some(RING);
+    let (fleet, stored) = match rows_and_ring_of(&database, &fleet, ring).await {
+        Ok(seen) => seen,
         Err(error) => return of_database_error(&error),
     };
     let mut findings = in_use(&fleet, &name, settings, look.may_run);
     if let Some(issuer) = look.issuer {
         let snapshot = issuer.snapshot();
         let facts = Facts::of(issuer.url().as_str(), &snapshot, &Memory::new(&snapshot), &SystemClock);
-        let stored = look.is_ring_there.then(|| facts.ring.number());
         let own = Own { instance: &name, facts: &facts, allow_key_replacement: false, stored };
         findings.extend(judge(own, &fleet).findings);
     }

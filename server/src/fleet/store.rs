@@ -10,7 +10,7 @@ use oneseal_coordination::database::{CommitError, Database, DatabaseError};
 use oneseal_coordination::events::AppendError;
 use oneseal_coordination::registry::{
     Beat, BeatAnswer, BeatError, ForgetError, InstanceId, JoinError, NotAnInstance, Registry, ReplicaState,
-    RingRevision, Row, forget_in, look,
+    RingRevision, Row, forget_in, look, look_with_ring,
 };
 use oneseal_keystore::fleet::{Facts, FactsError, Fleet, Peer, PeerState};
 use uuid::Uuid;
@@ -163,6 +163,17 @@ impl Store {
         Ok(rows_of(&self.database, &self.fleet).await?)
     }
 
+    /// Everybody, and then which ring the store holds, where it is asked for: never older than what the rows claim.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    ///
+    /// # Cancel safety
+    /// Changes nothing.
+    pub(crate) async fn rows_and_ring(&self) -> Result<(Fleet, Option<(u64, u64)>), StoreError> {
+        Ok(rows_and_ring_of(&self.database, &self.fleet, self.ring).await?)
+    }
+
     /// Somebody knows that `instance` serves no more: its row and the event that says so, in one transaction.
     ///
     /// # Errors
@@ -271,6 +282,23 @@ fn number(ring: &RingRevision) -> Option<(u64, u64)> {
 pub(crate) async fn rows_of(database: &Database, name: &str) -> Result<Fleet, DatabaseError> {
     let (now, rows) = look(database, name).await?;
     Ok(fleet(rows, now))
+}
+
+/// As [`rows_of`], and then which ring the store holds, by the query `ring`: never older than what the rows claim.
+///
+/// # Errors
+/// As [`rows_of`].
+///
+/// # Cancel safety
+/// Changes nothing.
+pub(super) async fn rows_and_ring_of(
+    database: &Database,
+    name: &str,
+    ring: Option<&'static str>,
+) -> Result<(Fleet, Option<(u64, u64)>), DatabaseError> {
+    let Some(query) = ring else { return Ok((rows_of(database, name).await?, None)) };
+    let (now, rows, ring) = look_with_ring(database, name, query).await?;
+    Ok((fleet(rows, now), ring.as_ref().and_then(number)))
 }
 
 fn fleet(rows: Vec<Row>, now: UnixTime) -> Fleet {

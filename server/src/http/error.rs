@@ -237,6 +237,8 @@ impl From<MintError> for ApiError {
             MintError::NoKey(algorithm) => {
                 Self::unavailable(format!("no {algorithm} key signs on this replica"), retry_after)
             }
+            // Whoever asks for a token cannot activate a key, and learns how long to wait.
+            MintError::Emergency { .. } => Self::unavailable(error.to_string(), retry_after),
             MintError::PublicOnly => Self::unavailable(
                 "this replica is public-only: it publishes the keys and mints nothing; others may mint",
                 retry_after,
@@ -254,6 +256,9 @@ impl From<ExecuteError> for ApiError {
         let words = key_answers::words(&error);
         let is_early = matches!(&error, ExecuteError::Refused(refusal) if refusal.not_before().is_some());
         let answer = match error.exit() {
+            _ if matches!(error, ExecuteError::ChangeIdTaken) => {
+                Self::new(StatusCode::CONFLICT, "conflict", words)
+            }
             Some(Exit::TryLater) if is_early => Self::new(StatusCode::CONFLICT, "too_early", words),
             Some(Exit::TryLater) => Self::new(StatusCode::CONFLICT, "conflict", words),
             Some(Exit::Unavailable) => Self::unavailable(words, LATER),
@@ -276,7 +281,7 @@ const LATER: Duration = Duration::from_secs(15);
 
 #[cfg(test)]
 mod tests {
-    use oneseal::{Algorithm, Audience, ClaimError, Subject, TokenLifetime};
+    use oneseal::{Algorithm, Audience, ClaimError, Subject, TokenLifetime, UnixTime};
 
     use super::*;
 
@@ -307,6 +312,15 @@ mod tests {
             (MintError::ClockSkewed { offset_s: 90, skew_s: 60 }, 503, "temporarily_unavailable"),
             (MintError::Busy, 503, "temporarily_unavailable"),
             (MintError::NoKey(Algorithm::Es256), 503, "temporarily_unavailable"),
+            (
+                MintError::Emergency {
+                    algorithm: Algorithm::Es256,
+                    burned_at: UnixTime(0),
+                    until: UnixTime(3),
+                },
+                503,
+                "temporarily_unavailable",
+            ),
             (MintError::PublicOnly, 503, "temporarily_unavailable"),
             (MintError::TasksNotRunning, 503, "temporarily_unavailable"),
             (MintError::Failed, 503, "temporarily_unavailable"),

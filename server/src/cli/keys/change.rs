@@ -1,13 +1,14 @@
 //! `oneseal keys rotate|activate|retire|rollback|revoke`: one verb each, carried out by a replica (`--admin`) or here, on the
 //! place where the ring rests.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
 use oneseal::UnixTime;
 use oneseal_coordination::{Clock, SystemClock};
 use oneseal_keystore::Algorithm;
-use oneseal_keystore::executor::{ExecuteError, Executor, Order};
+use oneseal_keystore::executor::{ExecuteError, Executor, Observer, Order};
 use oneseal_keystore::steps::{Adoption, Request};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -17,7 +18,7 @@ use super::{Globals, Place, tell};
 use crate::cli::alive;
 use crate::cli::replica::{Answer, Call, Purpose, Replica, Target};
 use crate::config::{ProviderChoice, Sources};
-use crate::exit::{Exit, Failure};
+use crate::exit::{Cost, Exit, Failure};
 use crate::{app, key_answers, output, times};
 
 /// What every verb takes.
@@ -213,7 +214,7 @@ async fn carry_out(asked: Asked, common: Common, globals: &Globals) -> Result<(W
         order.dry_run = true;
         let plan = whom.ask(&order, &members).await?;
         let message = format!("nothing was done: {loses}. Say --yes to do it");
-        return Err(Failure::usage(message).with_hint(tell::changes(&plan)));
+        return Err(Failure::usage(message).with_code(WANTS_YES).with_hint(tell::changes(&plan)));
     }
     let answer = whom.ask(&order, &members).await?;
     Ok((whom, answer))
@@ -293,7 +294,8 @@ impl Whom {
             }
             _ => {}
         }
-        Ok(Self::Here(Box::new(app::executor(&config, app::membership(&config)?))))
+        let fleet = app::membership(&config)?.map(|fleet| fleet as Arc<dyn Observer>);
+        Ok(Self::Here(Box::new(app::executor(&config, fleet))))
     }
 
     async fn ask(&self, order: &Order, members: &Map<String, Value>) -> Result<Value, Failure> {
@@ -320,14 +322,19 @@ impl Whom {
 }
 
 fn failure(error: ExecuteError) -> Failure {
-    let not_before = match &error {
-        ExecuteError::Refused(refusal) => refusal.not_before(),
-        _ => None,
+    let (not_before, because) = match &error {
+        ExecuteError::Refused(refusal) => (refusal.not_before(), refusal.because()),
+        _ => (None, None),
     };
+    let because = because.map(|cost| Cost { setting: cost.knob.to_owned(), seconds: cost.seconds });
+    let code = error.code();
     let exit = error.exit().map_or(Exit::Internal, Exit::from);
     match error {
         ExecuteError::Unreadable(found) => Failure::found(found),
-        error => Failure::new(exit, key_answers::words(&error)).with_time(not_before),
+        error => Failure::new(exit, key_answers::words(&error))
+            .with_code(code)
+            .with_time(not_before)
+            .with_cost(because),
     }
 }
 
@@ -352,6 +359,8 @@ const PURPOSE: Purpose = Purpose {
     does: "changes keys",
     if_absent: "update it: its version has no key verbs",
 };
+/// What was asked for cannot be undone, and `--yes` was not said.
+const WANTS_YES: &str = "keys.wants_yes";
 const NO_REPLICA: &str = "the ring is in a database, where replicas serve it, and none answers at this host's listen.admin: \
                           name one by --admin SOCKET|URL; where none runs, --direct";
 const STILL_PENDING: &str =

@@ -19,7 +19,7 @@ use tokio::net::UnixStream;
 
 use super::{Answer, Call, Purpose};
 use crate::admin_token;
-use crate::exit::{Exit, Failure};
+use crate::exit::{Cost, Exit, Failure};
 
 /// Asks the replica behind `socket`.
 ///
@@ -90,6 +90,34 @@ pub(super) fn judge<T: Answer>(
     status: StatusCode,
     body: &[u8],
 ) -> Result<T, Failure> {
+    judge_said(place, purpose, status, body).map_err(|failure| named(failure, body))
+}
+
+/// A refusal of ours has a name, and perhaps a time and what costs most of the wait.
+fn named(failure: Failure, body: &[u8]) -> Failure {
+    let Refusal { code, not_before, because, .. } = Refusal::read(body);
+    let failure = failure.with_time(not_before.map(UnixTime)).with_cost(because);
+    match code.filter(|code| is_name(code)) {
+        Some(code) => failure.with_code(code),
+        None => failure,
+    }
+}
+
+/// Whether it looks like a code of ours: whoever listens there may have made it up.
+fn is_name(code: &str) -> bool {
+    let is_plain = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == b'_';
+    code.len() <= MAX_NAME
+        && code.split_once('.').is_some_and(|(left, right)| {
+            [left, right].iter().all(|part| !part.is_empty() && part.bytes().all(is_plain))
+        })
+}
+
+fn judge_said<T: Answer>(
+    place: &dyn fmt::Display,
+    purpose: &Purpose,
+    status: StatusCode,
+    body: &[u8],
+) -> Result<T, Failure> {
     let said = Refusal::read(body);
     // A key verb says itself how it ends.
     let told = said.exit.and_then(|exit| {
@@ -98,8 +126,7 @@ pub(super) fn judge<T: Answer>(
             .find(|known| known.code() == exit)
     });
     if let (Some(exit), false) = (told, status.is_success()) {
-        let not_before = said.not_before.map(UnixTime);
-        return Err(Failure::new(exit, format!("refused by {place}: {said}")).with_time(not_before));
+        return Err(Failure::new(exit, format!("refused by {place}: {said}")));
     }
     match status {
         StatusCode::OK => serde_json::from_slice(body).ok().filter(T::is_sound).ok_or_else(|| {
@@ -146,6 +173,8 @@ struct Refusal {
     cure: Option<String>,
     exit: Option<u8>,
     not_before: Option<i64>,
+    code: Option<String>,
+    because: Option<Cost>,
 }
 
 impl Refusal {
@@ -156,7 +185,9 @@ impl Refusal {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parts = [&self.error, &self.error_description, &self.cure];
+        // Its own name says more than the class that HTTP has for it.
+        let class = if self.code.as_deref().is_some_and(is_name) { &None } else { &self.error };
+        let parts = [class, &self.error_description, &self.cure];
         let told: Vec<&str> = parts.into_iter().flatten().map(String::as_str).collect();
         match told.join(": ") {
             told if told.is_empty() => f.write_str("it does not say why"),
@@ -208,6 +239,8 @@ pub(super) fn is_address(socket: &Path) -> bool {
 
 /// A replica answers from memory, or says within seconds that its database does not.
 pub(super) const DEADLINE: Duration = Duration::from_secs(10);
+/// The longest name of a refusal.
+const MAX_NAME: usize = 64;
 /// Our own words for a refusal are far shorter, in characters.
 const MAX_SAID: usize = 2000;
 /// A token with all the claims that the server lets in stays far below; so do hundreds of replicas.
@@ -276,6 +309,27 @@ mod tests {
             assert!(told.contains("admin API") && !told.contains("canary"), "{told}");
         }
         assert!(failure(403, "<html>canary</html>").in_full().contains("does not say why"));
+    }
+
+    #[test]
+    fn a_refusal_keeps_its_name_its_time_and_what_costs_most() {
+        let body = r#"{"error":"too_early","error_description":"wait","code":"keys.too_early","exit":75,
+            "not_before":1767225600,"because":{"setting":"rotation.publish_lead","seconds":5}}"#;
+        let told = failure(409, body);
+        assert_eq!(told.exit(), Exit::TryLater);
+        assert!(
+            told.in_full().starts_with("keys.too_early: refused by /run/x.sock: wait\n"),
+            "{}",
+            told.in_full()
+        );
+        let error = &told.to_json()["error"];
+        assert_eq!((&error["code"], &error["because"]["seconds"]), (&"keys.too_early".into(), &5.into()));
+        for made_up in
+            ["keys", "keys.", "keys.\\u001b[2J", "Keys.X", "a.b.c", &format!("a.{}", "b".repeat(64))]
+        {
+            let told = failure(409, &format!(r#"{{"error":"conflict","code":"{made_up}"}}"#));
+            assert!(told.in_full().starts_with("refused by"), "{}", told.in_full());
+        }
     }
 
     #[tokio::test]

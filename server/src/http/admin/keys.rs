@@ -18,7 +18,7 @@ use axum::response::{IntoResponse, Response};
 use http::HeaderMap;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use oneseal::keystore::json;
-use oneseal::{Algorithm, UnixTime};
+use oneseal::{Algorithm, Issuer, UnixTime};
 use oneseal_keystore::executor::{Done, Order};
 use oneseal_keystore::steps::{Adoption, Foreign, Request as Verb};
 use serde_json::{Map, Value};
@@ -61,7 +61,11 @@ pub(super) async fn change(
     }
     let carried_out = async {
         let order = order(&verb, &caller, request).await?;
-        Ok(admin.executor.execute(&order).await?)
+        let mut done = admin.executor.execute(&order).await?;
+        if !done.is_dry_run {
+            take_over(&admin.state.issuer, &mut done).await;
+        }
+        Ok(done)
     };
     let outcome = timeout(DEADLINE, carried_out).await.unwrap_or_else(|_| {
         let words = "it took too long, and may have been done: ask again with the same change_id";
@@ -83,6 +87,19 @@ pub(super) async fn change(
     }
 }
 
+/// Whoever hears that a key is burned must not get a token of it from the replica that said so: what has just been
+/// written is served here before it is told.
+async fn take_over(issuer: &Issuer, done: &mut Done) {
+    let (incarnation, revision) = (done.state.incarnation, done.state.revision);
+    if timeout(OWN_LOOK, issuer.catch_up(incarnation, revision)).await.is_err() {
+        done.notes.push(
+            "the ring is written, and this replica does not serve it yet: until it does, it signs as before; its log \
+             says what it waits for"
+                .to_owned(),
+        );
+    }
+}
+
 fn write_down(caller: &Caller, done: &Done) {
     let changes: Vec<_> = done
         .changes
@@ -90,7 +107,7 @@ fn write_down(caller: &Caller, done: &Done) {
         .map(|change| format!("{} {}", change.kind, change.kid.as_deref().unwrap_or("-")))
         .collect();
     tracing::info!(
-        target: AUDIT, %caller, verb = done.verb, change_id = %done.change_id, revision = done.state.revision,
+        target: AUDIT, %caller, verb = done.verb, change_id = done.change_id.map(tracing::field::display), revision = done.state.revision,
         repeated = done.is_repeated, dry_run = done.is_dry_run, changes = changes.join(", "),
         "carried out a key verb for an admin caller"
     );
@@ -241,5 +258,7 @@ fn wrong_type(name: &str, wanted: &str) -> ApiError {
 const VERBS: [&str; 6] = ["rotate", "activate", "retire", "rollback", "revoke", "adopt"];
 /// An RSA key of 4096 bits can take many seconds to make.
 const DEADLINE: Duration = Duration::from_secs(60);
+/// As long as a provider may take to answer.
+const OWN_LOOK: Duration = Duration::from_secs(10);
 const MAX_REASON_SHOWN: usize = 1024;
 const MAX_NAME_SHOWN: usize = 64;

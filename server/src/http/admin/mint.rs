@@ -19,7 +19,8 @@ use axum::response::{IntoResponse, Response};
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use oneseal::keystore::json;
-use oneseal::{Algorithm, Audience, MintRequest, Minted, Preview, Subject, VerifiedWorkload};
+use oneseal::{Algorithm, Audience, MintError, MintRequest, Minted, Preview, Subject, VerifiedWorkload};
+use oneseal_keystore::Mode;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -134,6 +135,10 @@ async fn answer(
     request: Request,
     asked: &mut Asked,
 ) -> Result<Outcome, ApiError> {
+    // Nothing that is set here would make it mint.
+    if admin.state.issuer.snapshot().mode() == Mode::PublicOnly {
+        return Err(MintError::PublicOnly.into());
+    }
     if !admin.may_mint {
         return Err(ApiError::denied(
             "minting here is off; set admin.mint = true and name admin.mint_audiences",

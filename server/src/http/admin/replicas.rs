@@ -14,11 +14,11 @@ use http::header::CACHE_CONTROL;
 use oneseal::{SystemClock, UnixTime};
 use oneseal_keystore::Findings;
 use oneseal_keystore::findings::chain;
-use oneseal_keystore::fleet::{Facts, Memory, Own, Peer, judge};
+use oneseal_keystore::fleet::{Facts, Fleet, Memory, Own, Peer, judge};
 use serde_json::{Value, json};
 
 use super::Admin;
-use crate::fleet::{Forgotten, Membership};
+use crate::fleet::{Forgotten, Membership, View};
 use crate::http::caller::Caller;
 use crate::http::error::ApiError;
 use crate::logging::AUDIT;
@@ -33,15 +33,24 @@ use crate::logging::AUDIT;
 /// ```
 pub(super) async fn list(Shared(admin): Shared<Arc<Admin>>) -> Response {
     let Some(membership) = admin.state.fleet.as_deref() else { return answer(alone(&admin)) };
-    let fresh = tokio::time::timeout(PATIENCE, membership.store().rows()).await;
-    let view = membership.view();
-    let (fleet, is_up) = match fresh {
-        Ok(Ok(fleet)) => (fleet, true),
-        _ => (view.as_ref().map(|view| view.fleet.clone()).unwrap_or_default(), false),
-    };
-    let stored = view.as_ref().and_then(|view| view.stored);
+    // What this replica serves, then what the others tell, then what the store holds: each is no older than what it is
+    // held against.
     let facts = membership.facts(&admin.state.issuer, admin.state.is_ready());
-    let own = Own { instance: membership.instance(), facts: &facts, allow_key_replacement: false, stored };
+    let fresh = tokio::time::timeout(PATIENCE, membership.store().rows_and_ring()).await;
+    let view = membership.view();
+    let (fleet, stored, findings, is_up) = match fresh {
+        Ok(Ok((fleet, stored))) => {
+            let own =
+                Own { instance: membership.instance(), facts: &facts, allow_key_replacement: false, stored };
+            let findings = judge(own, &fleet).findings;
+            (fleet, stored, findings, true)
+        }
+        // Nothing new is held against what is old: the last beat has been judged as it came.
+        _ => match view.as_deref().cloned() {
+            Some(View { fleet, judgement, stored, .. }) => (fleet, stored, judgement.findings, false),
+            None => (Fleet::default(), None, Findings::new(), false),
+        },
+    };
     let age_s = if is_up { Some(0) } else { membership.beat_age().map(|age| age.as_secs()) };
     let body = json!({
         "fleet": membership.fleet(),
@@ -51,7 +60,7 @@ pub(super) async fn list(Shared(admin): Shared<Arc<Admin>>) -> Response {
         "event_head": view.as_ref().map(|view| view.event_head),
         "stored": stored.map(|(incarnation, revision)| json!({ "incarnation": incarnation, "revision": revision })),
         "replicas": fleet.peers.iter().map(|peer| replica(peer, fleet.now)).collect::<Vec<_>>(),
-        "conflicts": conflicts(&judge(own, &fleet).findings),
+        "conflicts": conflicts(&findings),
     });
     answer(body)
 }
