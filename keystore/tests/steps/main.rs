@@ -5,6 +5,7 @@
 mod by_hand;
 mod documents;
 mod fleet;
+mod page;
 mod random;
 #[cfg(feature = "seal")]
 mod sealed;

@@ -1,6 +1,6 @@
 //! A rotation by hand on the ring in Postgres, through the admin API of three replicas in turn.
 
-use oneseal_tests::http::{Answer, post_json_with};
+use oneseal_tests::http::{Answer, get_unix, post_json_with};
 use oneseal_tests::{Replica, state};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -86,6 +86,10 @@ async fn rotate_and_roll_back(replicas: &[Replica]) {
     for (replica, kid) in [(c, &old), (a, &new)] {
         let rolled = verb(replica, "rollback", Uuid::new_v4()).await;
         assert_eq!(rolled.status, 200, "{:?}", rolled.body);
+        assert_eq!(signs_with(replica).await, *kid, "the replica that answers signs by it already");
+        for replica in replicas {
+            no_conflict(replica).await;
+        }
         all_sign_with(replicas, kid).await;
     }
     let erased = state::until("the private half of the old key is erased", async || {
@@ -133,6 +137,13 @@ pub(crate) async fn verb(replica: &Replica, name: &str, id: Uuid) -> Answer {
     let key = id.to_string();
     let path = format!("/admin/v1/keys/{name}");
     post_json_with(&replica.admin(), &path, &json!({}), &[("idempotency-key", &key)]).await.unwrap()
+}
+
+/// In the moments after a change some replicas serve it and some do not yet, and nothing is lost.
+async fn no_conflict(replica: &Replica) {
+    let listed = get_unix(&replica.admin(), "/admin/v1/replicas").await.unwrap().json();
+    let conflicts = listed["conflicts"].as_array().unwrap();
+    assert!(conflicts.iter().all(|conflict| conflict["severity"] != "error"), "{listed}");
 }
 
 async fn signs_with(replica: &Replica) -> String {

@@ -1,0 +1,29 @@
+//! The table of refusals in docs/rotation.md, held against the code.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+/// The codes of key verbs that stand in `text`, between these marks.
+fn codes(text: &str, mark: char) -> BTreeSet<&str> {
+    let is_code = |part: &&str| {
+        part.strip_prefix("keys.").is_some_and(|name| {
+            !name.is_empty() && name.bytes().all(|letter| letter.is_ascii_lowercase() || letter == b'_')
+        })
+    };
+    text.split(mark).filter(is_code).collect()
+}
+
+#[test]
+fn each_code_of_a_key_verb_has_its_row_and_each_row_its_code() {
+    let home = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |path: &str| fs::read_to_string(home.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let sources: Vec<String> =
+        ["src/steps/refusal.rs", "src/executor/error.rs", "../server/src/cli/keys/change.rs"].map(read).into();
+    let given: BTreeSet<_> = sources.iter().flat_map(|source| codes(source, '"')).collect();
+    assert!(given.len() > 20, "{given:?}");
+    let page = read("../docs/rotation.md");
+    let table: String =
+        page.lines().filter(|line| line.starts_with('|')).flat_map(|line| [line, "\n"]).collect();
+    assert_eq!(given, codes(&table, '`'));
+}
