@@ -68,11 +68,13 @@ fn a_rotation_by_hand_on_a_file() {
         told.out.contains("the ring is at revision 2") && told.out.contains("next: activate"),
         "{told:?}"
     );
-    lab.keys("activate", &[]).refused(78, &["--unproven-replicas"]);
+    lab.keys("activate", &[]).refused(78, &["oneseal: keys.unproven_replicas: ", "--unproven-replicas"]);
     let early = lab.keys("activate", &["--unproven-replicas", "--json"]);
     assert_eq!(early.code, Some(75), "{early:?}");
     let early = early.json();
     assert!(early["error"]["not_before"].is_i64(), "{early}");
+    assert_eq!(early["error"]["code"], "keys.too_early", "{early}");
+    assert_eq!(early["error"]["because"]["setting"], "rotation.rp_propagation", "{early}");
     assert!(early["error"]["message"].as_str().expect("words").contains("rotation."), "{early}");
     lab.until_done("activate", &["--unproven-replicas"]);
     assert_eq!(lab.states(), ["retiring", "active"]);
@@ -86,7 +88,7 @@ fn a_rotation_by_hand_on_a_file() {
 fn what_cannot_be_undone_wants_yes_and_says_what_it_would_do() {
     let lab = Lab::new();
     let before = lab.ring();
-    lab.keys("revoke", &[]).refused(64, &["nothing was done", "--yes", "would be: key.revoked"]);
+    lab.keys("revoke", &[]).refused(64, &["keys.wants_yes: nothing was done", "--yes", "would be: key.revoked"]);
     assert_eq!(lab.ring(), before);
     let burned = lab.keys("revoke", &["--yes", "--json", "--reason", "leaked"]);
     assert_eq!(burned.code, Some(0), "{burned:?}");
@@ -128,7 +130,7 @@ fn a_key_from_elsewhere_is_taken_in_under_its_own_name() {
     assert_eq!(taken.code, Some(0), "{taken:?}");
     assert_eq!(lab.states(), ["active", "pending"]);
     assert_eq!(lab.ring()["keys"][1]["kid"], "2024-key");
-    lab.keys("adopt", &[text(&key)]).refused(78, &["never used again"]);
+    lab.keys("adopt", &[text(&key)]).refused(78, &["keys.kid_taken: ", "under the kid 2024-key"]);
     lab.keys("adopt", &[text(&key), "--already-published"]).refused(69, &["gives no key set"]);
     lab.keys("adopt", &["/nowhere.pem"]).refused(78, &["cannot be read"]);
     let wired = run(&mut oneseal(["keys", "adopt", text(&key), "--admin", "/x.sock"]));

@@ -258,7 +258,7 @@ fn wrong_type(name: &str, wanted: &str) -> ApiError {
 const VERBS: [&str; 6] = ["rotate", "activate", "retire", "rollback", "revoke", "adopt"];
 /// An RSA key of 4096 bits can take many seconds to make.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// As long as a provider may take to answer.
-const OWN_LOOK: Duration = Duration::from_secs(10);
+/// A look takes milliseconds; the caller waits no longer than ten seconds in all.
+const OWN_LOOK: Duration = Duration::from_secs(5);
 const MAX_REASON_SHOWN: usize = 1024;
 const MAX_NAME_SHOWN: usize = 64;
