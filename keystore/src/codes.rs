@@ -11,7 +11,7 @@ pub fn all() -> Vec<&'static Code> {
         CODES,
         crate::fleet::CODES,
         crate::material::CODES,
-        crate::rewrap::CODES,
+        &crate::rewrap::codes(),
         crate::rotation::CODES,
         crate::seal::CODES,
     ]
@@ -229,8 +229,9 @@ pub(crate) static RING_UNAUTHENTIC: Code = Code::refused(
     "ring.unauthentic",
     "Nobody vouches for the ring: it is not signed by the ring key that is believed here, a half was tampered with, its \
      log was altered, or it is not sealed although [kek] or ring.pin is set.",
-    "Restore the last good revision and find out who wrote this one; a ring of your own that was never sealed is sealed \
-     once by `keys rewrap --from-unsealed`.",
+    "Where a pin is named, compare ring.pin first with the ring key that `keys list` shows where the KEK is. Else restore \
+     the last good revision and find out who wrote this one; a ring of your own that was never sealed is sealed once by \
+     `keys rewrap --from-unsealed`.",
 );
 pub(crate) static RING_ROLLED_BACK: Code = Code::refused(
     "ring.rolled_back",

@@ -222,7 +222,10 @@ pub fn chain_after(words: impl Into<String>, mut cause: Option<&dyn std::error::
 fn is_told(text: &str, part: &str) -> bool {
     text.match_indices(part).any(|(at, _)| {
         let (before, after) = (&text[..at], &text[at + part.len()..]);
-        let is_whole = before.is_empty() || before.ends_with([':', ';']) || before.ends_with(": ") || before.ends_with("; ");
+        let is_whole = before.is_empty()
+            || before.ends_with([':', ';'])
+            || before.ends_with(": ")
+            || before.ends_with("; ");
         match after.chars().next() {
             None => is_whole || before.ends_with(' '),
             Some(next) => is_whole && matches!(next, ':' | ';'),
@@ -268,7 +271,10 @@ mod tests {
         assert_eq!(chain(&link("x", Some(link("x", None)))), "x");
         assert_eq!(chain(&link("a: b", Some(link("b", Some(link("c", None)))))), "a: b: c");
         assert_eq!(chain(&link("a: b: c", Some(link("b: c", Some(link("c", None)))))), "a: b: c");
-        assert_eq!(chain(&link("no: db down: refused", Some(link("db down: refused", None)))), "no: db down: refused");
+        assert_eq!(
+            chain(&link("no: db down: refused", Some(link("db down: refused", None)))),
+            "no: db down: refused"
+        );
         assert_eq!(chain(&link("db down: refused", Some(link("io: refused", None)))), "db down: refused: io");
         assert_eq!(chain(&link("ab", Some(link("b", None)))), "ab: b", "a piece of a word is not the word");
         assert_eq!(chain(&link("of a; b", Some(link("b", None)))), "of a; b");

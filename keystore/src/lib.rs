@@ -64,7 +64,7 @@ pub use jwk::{KeyId, PublicKey};
 pub use keystore::{Follower, Freshness, Keystore, KeystoreOptions};
 pub use permit::GenerationPermit;
 pub use place::provider_findings;
-pub use rewrap::{RewrapError, RewrapRequest, Rewrapped, Rewrapping, rewrap};
+pub use rewrap::{KekUse, RewrapError, RewrapRequest, Rewrapped, Rewrapping, kek_uses, rewrap};
 pub use ring::Mode;
 pub use rotation::Rotation;
 pub use seal::{Kek, Keks};

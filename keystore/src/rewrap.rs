@@ -14,7 +14,7 @@ use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use crate::codes::of_provider_error;
-use crate::findings::{Code, Exit, chain};
+use crate::findings::{Code, chain};
 use crate::fleet::Fleet;
 use crate::material::{self, PrivateKey};
 use crate::place::load;
@@ -26,6 +26,11 @@ use crate::ring::write::{HalfText, sign_and_render};
 use crate::ring::{self, Origin, Reading, Ring, endorsement};
 use crate::seal::{self, Kek, Keks, Purpose, SealedFor};
 use crate::{Algorithm, Findings, GenerationPermit, Identity, IssuerUrl, KeyId};
+
+mod guard;
+mod uses;
+
+pub use uses::{KekUse, kek_uses};
 
 /// What is to be sealed, and how.
 #[derive(Clone, Debug)]
@@ -47,6 +52,8 @@ pub struct RewrapRequest {
     /// The replicas, where there is a registry: each that signs must be able to open what is there and what will be.
     /// Default: none, and nobody is asked.
     pub fleet: Option<Fleet>,
+    /// Look at everything, and write nothing.
+    pub dry_run: bool,
     /// Who asks, for the ring's log.
     pub actor: String,
     /// Why, for the ring's log.
@@ -64,6 +71,7 @@ impl RewrapRequest {
             from_unsealed: false,
             new_ring_key: false,
             fleet: None,
+            dry_run: false,
             actor: "keystore::rewrap".to_owned(),
             reason: "rewrap".to_owned(),
         }
@@ -86,8 +94,10 @@ pub struct Rewrapping {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Rewrapped {
-    /// Whether this call wrote it; otherwise it was so already.
+    /// Whether this call wrote it; otherwise it was so already, or it was to be looked at alone.
     pub changed: bool,
+    /// Whether it was not so already.
+    pub is_due: bool,
     /// The KEK that everything is sealed under.
     pub kek: String,
     /// The KEKs that halves were sealed under before, without that one.
@@ -177,8 +187,9 @@ impl RewrapError {
 }
 
 /// The rows of this file.
-pub(crate) static CODES: &[&Code] =
-    &[&KEK_NOT_CONFIGURED, &RING_BARE, &RING_NOT_REWRAPPED, &FLEET_CANNOT_OPEN];
+pub(crate) fn codes() -> Vec<&'static Code> {
+    [&[&KEK_NOT_CONFIGURED, &RING_BARE, &RING_NOT_REWRAPPED], guard::CODES].concat()
+}
 
 static KEK_NOT_CONFIGURED: Code = Code::refused(
     "kek.not_configured",
@@ -195,13 +206,6 @@ static RING_NOT_REWRAPPED: Code = Code::refused(
     "The ring could not be sealed anew, and was left as it is.",
     "The finding says which key; a half that no KEK opens can only be restored from a backup, or its key be revoked.",
 );
-static FLEET_CANNOT_OPEN: Code = Code::error(
-    "fleet.cannot_open",
-    Exit::TryLater,
-    "A replica that signs has not every key-encryption key that this needs: after a restart it could not sign.",
-    "Give it the KEKs that the finding names, as [kek] or among kek.previous, restart it, and run this again.",
-);
-
 struct Made {
     report: Rewrapped,
     /// What is to be written; `None` if it is there already.
@@ -236,6 +240,7 @@ impl Job<'_> {
         let is_done = halves().all(|half| kek_of(half).as_deref() == Some(target.id()));
         let mut report = Rewrapped {
             changed: false,
+            is_due: !is_done || self.request.new_ring_key,
             kek: target.id().to_owned(),
             kek_before: under.iter().filter(|id| *id != target.id()).cloned().collect(),
             ring_key: ring_key.clone(),
@@ -243,10 +248,19 @@ impl Job<'_> {
             identity: ring.identity,
             notes,
         };
-        if is_done && !self.request.new_ring_key {
+        if !report.is_due {
             return Ok(Made { report, entries: None });
         }
-        self.check_fleet(&under, target)?;
+        if self.request.to_kek.is_none() {
+            guard::check_direction(&split.public, &under, target.id())?;
+        }
+        if let Some(fleet) = &self.request.fleet {
+            let needed = under.iter().map(String::as_str).chain([target.id()]).collect();
+            guard::check_fleet(fleet, &report.identity, &needed)?;
+        }
+        if self.request.dry_run {
+            return Ok(Made { report, entries: None });
+        }
         let bytes = self.write(&ring, split, target, &mut report)?;
         let mut written = Entries::new();
         for (other, value) in entries.iter().filter(|(other, _)| *other != name) {
@@ -260,27 +274,6 @@ impl Job<'_> {
         )?;
         report.identity = after.identity;
         Ok(Made { report, entries: Some(written) })
-    }
-
-    /// Every replica that holds private halves must have the old KEKs, while it serves, and the new one.
-    fn check_fleet(&self, under: &BTreeSet<String>, target: &Kek) -> Result<(), Findings> {
-        let Some(fleet) = &self.request.fleet else { return Ok(()) };
-        let needed: BTreeSet<&str> = under.iter().map(String::as_str).chain([target.id()]).collect();
-        let mut findings = Findings::new();
-        for peer in fleet.peers.iter().filter(|peer| peer.may_serve()) {
-            let lacks: Vec<_> = match &peer.facts {
-                Ok(facts) if !facts.keys.iter().any(|key| key.has_private) => continue,
-                Ok(facts) => {
-                    needed.iter().filter(|id| !facts.kek_ids.iter().any(|has| has == *id)).copied().collect()
-                }
-                Err(_) => needed.iter().copied().collect(),
-            };
-            if !lacks.is_empty() {
-                let message = format!("{} has not said that it has {}", peer.instance, lacks.join(", "));
-                findings.push(&FLEET_CANNOT_OPEN, &peer.instance, message);
-            }
-        }
-        if findings.is_empty() { Ok(()) } else { Err(findings) }
     }
 
     fn write(

@@ -13,7 +13,7 @@ use oneseal_keystore::seal::kek_of;
 use oneseal_keystore::steps::Request;
 use oneseal_keystore::{
     Algorithm, Findings, InitRequest, IssuerUrl, Kek, KeyId, Keystore, KeystoreOptions, Mode, RewrapError,
-    RewrapRequest, Rewrapped, Snapshot, init, rewrap,
+    RewrapRequest, Rewrapped, Snapshot, init, kek_uses, rewrap,
 };
 use oneseal_providers::{Entries, InlineProvider, SecretProvider};
 use oneseal_testing::rings::{
@@ -291,6 +291,35 @@ async fn to_kek_names_the_new_one_and_the_configured_ones_open() {
     assert!(start(&document(&provider).await, options(&[3])).await.is_ok());
 }
 
+/// Both ways look alike in a configuration: the KEK that the ring is under stands among the previous ones.
+#[tokio::test]
+async fn a_ring_that_went_to_a_new_kek_does_not_go_back_unless_that_is_said() {
+    let provider = sealed_ring(&[1]).await;
+    let plan = rewrapped(&provider, &[1], |request| {
+        (request.to_kek, request.dry_run) = (Some(kek_provider(2)), true);
+    });
+    let plan = plan.await.unwrap();
+    assert!(plan.is_due && !plan.changed && plan.identity.revision == 1);
+    let done = rewrapped(&provider, &[1], |request| request.to_kek = Some(kek_provider(2))).await.unwrap();
+    assert_eq!((&done.kek, &done.kek_before), (&plan.kek, &plan.kek_before));
+    let after = document(&provider).await;
+    for is_dry in [true, false] {
+        let back = rewrapped(&provider, &[1, 2], |request| request.dry_run = is_dry).await.unwrap_err();
+        assert!(back.to_string().contains("kek.direction_unsaid"), "{back}");
+    }
+    assert_eq!(document(&provider).await, after, "nothing was written");
+    let keks = [1, 2].map(kek_provider).map(|kek| kek as Arc<dyn SecretProvider>);
+    let uses = kek_uses(&provider, &keks).await.unwrap();
+    assert!(uses[0].seals.is_empty() && uses[1].id == done.kek && uses[1].position == Some(1), "{uses:?}");
+    assert!(uses[1].seals.contains(&"ring_key".to_owned()), "{uses:?}");
+    let alone = kek_uses(&provider, &keks[..1]).await.unwrap();
+    assert_eq!((alone[1].position, &alone[1].seals), (None, &uses[1].seals), "named by the ring alone");
+    // The configuration follows, and there is nothing to do.
+    assert!(!rewrapped(&provider, &[2, 1], |_| ()).await.unwrap().changed);
+    let back = rewrapped(&provider, &[1, 2], |request| request.to_kek = Some(kek_provider(1))).await.unwrap();
+    assert!(back.changed, "who names it means it");
+}
+
 /// Each state that a rotation of the KEK goes through, and a restart in each.
 #[tokio::test]
 async fn a_replica_starts_in_every_state_of_a_kek_rotation() {
@@ -509,6 +538,15 @@ async fn a_rewrap_waits_for_every_replica_that_signs() {
     let told = refused.to_string();
     assert!(told.contains("fleet.cannot_open at a-1") && told.contains(&ids[1]), "{told}");
     facts.kek_ids = ids;
+    // An older state of the store, which is as authentic as the newer one that is served.
+    let mut newer = facts.clone();
+    newer.ring.revision = 9;
+    let mut other = facts.clone();
+    other.ring.digest = "0".repeat(64);
+    for ahead in [newer, other].map(fleet) {
+        let refused = rewrapped(&provider, &[2, 1], |request| request.fleet = Some(ahead)).await.unwrap_err();
+        assert!(refused.to_string().contains("fleet.ahead at a-1"), "{refused}");
+    }
     let ready = fleet(facts);
     assert!(rewrapped(&provider, &[2, 1], |request| request.fleet = Some(ready)).await.unwrap().changed);
     live.stop().await;

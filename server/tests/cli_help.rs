@@ -171,6 +171,7 @@ fn every_example_of_the_help_runs() {
         // Last: what came before has no key-encryption key.
         "keys new-kek",
         "keys rewrap",
+        "keys keks",
     ] {
         let words: Vec<_> = verb.split(' ').collect();
         run_all(&words, ("127.0.0.1:8081", ops));

@@ -146,6 +146,8 @@ fn a_ring_is_not_sealed_under_what_a_replica_cannot_open() {
     {
         let _served = host.serve();
         run(&mut host.command(&rewrap)).refused(75, &["fleet.cannot_open", "pod-1"]);
+        let preview = ["keys", "rewrap", "--dry-run", "--to-kek", &two];
+        run(&mut host.command(&preview)).refused(75, &["fleet.cannot_open", "pod-1"]);
         assert_eq!(host.revision(), "1");
         // What it has, it says.
         let done =
@@ -156,4 +158,25 @@ fn a_ring_is_not_sealed_under_what_a_replica_cannot_open() {
     run(&mut host.command(&rewrap)).refused(75, &["fleet.cannot_open", "pod-1"]);
     host.database.execute("DELETE FROM oneseal.replicas");
     assert_eq!(run(&mut host.command(&rewrap)).done().json()["changed"], true);
+}
+
+#[test]
+fn a_private_half_leaves_only_once_the_log_has_it_and_by_names_alone() {
+    let Some(host) = Host::new() else { return };
+    run(&mut host.command(&["keys", "init"])).done();
+    let recipient = host.path("recipient.jwk");
+    let public = r#"{"kty":"EC","crv":"P-256","kid":"safe","alg":"ECDH-ES+A256KW","use":"enc",
+        "x":"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4","y":"4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"}"#;
+    fs::write(&recipient, public).expect("written");
+    let export = ["keys", "export", "--private", "--to-jwk", text(&recipient), "--yes"];
+    let jwe = run(&mut host.command(&export)).done().out;
+    let select = "SELECT payload FROM oneseal.events WHERE kind = 'key.private_exported'";
+    let payload: Value = serde_json::from_str(&host.database.execute(select)).expect("one event");
+    assert_eq!(payload["recipient"]["kid"], "safe");
+    assert!(payload["kid"].is_string() && payload["recipient"]["thumbprint"].is_string(), "{payload}");
+    assert!(!payload.to_string().contains(jwe.trim_end()));
+    host.database.execute("UPDATE oneseal.event_head SET at = 'zzz'");
+    let refused = run(&mut host.command(&export));
+    refused.refused(78, &["nothing was exported", "does not hold together"]);
+    assert_eq!(refused.out, "", "{refused:?}");
 }

@@ -126,6 +126,11 @@ fn every_answer_is_as_its_schema_says() {
     judge.judge("keys-new-kek", &run(&mut oneseal(["keys", "new-kek", "--json", "--out", &kek])));
     judge.judge("keys-rewrap", &judge.keys("rewrap", &["--from-unsealed", "--kek", &uri, "--yes"]));
     judge.judge("keys-rewrap", &judge.keys("rewrap", &["--kek", &uri, "--yes"]));
+    let other = file("other-kek");
+    run(&mut oneseal(["keys", "new-kek", "--out", &other])).done();
+    let other = format!("file:{other}");
+    judge.judge("keys-rewrap", &judge.keys("rewrap", &["--kek", &uri, "--to-kek", &other, "--dry-run"]));
+    judge.judge("keys-keks", &judge.keys("keks", &["--kek", &other]));
 
     if let Some(server) = Postgres::shared() {
         let url = server.create_database().url();

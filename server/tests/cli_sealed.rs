@@ -96,12 +96,33 @@ fn a_ring_is_sealed_from_the_start_goes_to_another_kek_and_to_another_ring_key()
 
     let before = place.ring();
     run(place.keys("rewrap", Some(&one)).args(["--to-kek", &two])).refused(64, &["--yes", "seals the ring"]);
+    let to_two = ["--to-kek", &two, "--dry-run", "--json"];
+    let plan = run(place.keys("rewrap", Some(&one)).args(to_two)).done().json();
+    assert_eq!((&plan["changed"], &plan["is_due"]), (&Value::Bool(false), &Value::Bool(true)), "{plan}");
+    assert_eq!(plan["configure_next"], serde_json::json!({ "kek_uri": two, "kek_previous": [one] }));
     assert_eq!(place.ring(), before);
     let done =
         run(place.keys("rewrap", Some(&one)).args(["--to-kek", &two, "--yes", "--json"])).done().json();
     assert_eq!((&done["changed"], &done["revision"]), (&Value::Bool(true), &Value::from(2)));
     assert_eq!(done["kek_before"][0], made["sealed_under"]);
     assert_eq!(place.check(&[(KEK, &one)]).0, Some(78), "the old one is of no use any more");
+    // As it is configured until it follows: the same without --to-kek would lead back.
+    let after = place.ring();
+    let mut back = place.keys("rewrap", Some(&one));
+    back.env("ONESEAL__KEK__PREVIOUS", &two).arg("--yes");
+    run(&mut back).refused(78, &["kek.direction_unsaid", "keys keks"]);
+    assert_eq!(place.ring(), after);
+    let mut keks = place.keys("keks", Some(&one));
+    let keks = run(keks.env("ONESEAL__KEK__PREVIOUS", &two).arg("--json")).done().json();
+    assert_eq!(
+        (&keks["keks"][0]["uri"], &keks["keks"][0]["seals"]),
+        (&one.as_str().into(), &serde_json::json!([]))
+    );
+    assert_eq!(
+        (&keks["keks"][1]["setting"], &keks["keks"][1]["kek_id"]),
+        (&"kek.previous[0]".into(), &done["kek_id"])
+    );
+    assert_eq!(keks["keks"][1]["seals"][1], "ring_key", "{keks}");
     let (code, found) = place.check(&[(KEK, &two), ("ONESEAL__KEK__PREVIOUS", &one)]);
     assert!(code == Some(0) && found.contains(&"kek.previous_unneeded".to_owned()), "{found:?}");
     let again = run(place.keys("rewrap", Some(&two)).args(["--yes", "--json"])).done().json();
@@ -129,6 +150,6 @@ fn an_unsealed_ring_is_refused_under_a_kek_until_it_is_sealed_by_hand() {
     let told = run(place.keys("rewrap", Some(&kek)).args(["--from-unsealed", "--yes"])).done();
     assert!(told.out.starts_with("sealed anew: "), "{told:?}");
     assert_eq!(place.check(&[(KEK, &kek)]).0, Some(0));
-    run(&mut place.keys("rewrap", None)).refused(64, &["--yes"]);
+    run(&mut place.keys("rewrap", None)).refused(78, &["kek.not_configured"]);
     run(place.keys("rewrap", None).arg("--yes")).refused(78, &["kek.not_configured"]);
 }

@@ -107,6 +107,11 @@ impl DatabaseUrl {
         self.tls != TlsMode::Disable || self.host.is_local()
     }
 
+    /// Whether a password stands in it.
+    pub fn has_password(&self) -> bool {
+        self.password.is_some()
+    }
+
     pub(super) fn password(&self) -> &str {
         self.password.as_ref().map_or("", |password| password.expose_secret())
     }

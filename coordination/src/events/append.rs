@@ -7,8 +7,8 @@ use super::draft::{self, DraftError};
 use super::head::{Astray, ENDS, Ends, tolerance};
 use super::line::{Hash, middle};
 use super::read::unexpected;
-use crate::clock::{Clock as _, SystemClock};
 use crate::EventDraft;
+use crate::clock::{Clock as _, SystemClock};
 use crate::database::{DatabaseError, WriteTx};
 
 /// What has been appended, if the transaction commits.

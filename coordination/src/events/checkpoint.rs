@@ -14,7 +14,7 @@ use crate::database::{DatabaseError, WriteTx};
 /// The kind of a checkpoint.
 pub const CHECKPOINT: &str = "ring.checkpoint";
 
-/// A checkpoint of a ring that is now at (incarnation, revision), whose public document, a JSON object without any private
+/// A checkpoint of a ring that is now at (incarnation, revision), whose document has that SHA-256, in hex, and whose public document, a JSON object without any private
 /// part, is `document`.
 ///
 /// # Errors
@@ -22,16 +22,16 @@ pub const CHECKPOINT: &str = "ring.checkpoint";
 pub fn checkpoint(
     incarnation: i64,
     revision: i64,
-    digest: &str,
+    document_sha256: &str,
     document: &str,
 ) -> Result<EventDraft, DraftError> {
     let raw: &RawValue = serde_json::from_str(document).map_err(|_| DraftError::Payload)?;
     if !raw.get().starts_with('{') {
         return Err(DraftError::Payload);
     }
-    let digest = serde_json::Value::from(digest);
+    let sha256 = serde_json::Value::from(document_sha256);
     let payload = format!(
-        "{{\"digest\":{digest},\"document\":{},\"incarnation\":{incarnation},\"revision\":{revision}}}",
+        "{{\"document\":{},\"document_sha256\":{sha256},\"incarnation\":{incarnation},\"revision\":{revision}}}",
         raw.get()
     );
     Ok(EventDraft::new(CHECKPOINT, payload))

@@ -129,7 +129,8 @@ impl Ends {
             let payload: serde_json::Value = serde_json::from_str(payload).ok()?;
             Some(payload["floor_seq"] == *seq && payload["floor_hash"] == hash.to_string())
         });
-        (told != Some(true)).then(|| format!("it stands at {seq}-{hash}, and no events.pruned tells of that cut"))
+        (told != Some(true))
+            .then(|| format!("it stands at {seq}-{hash}, and no events.pruned tells of that cut"))
     }
 
     fn of_head(&self) -> Option<Fault> {

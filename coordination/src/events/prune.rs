@@ -156,7 +156,8 @@ pub async fn prune(
     while floor < plan.cut.seq {
         let to = plan.cut.seq.min(floor + AT_ONCE);
         let mut tx = database.write().await?;
-        let row = tx.fetch_optional(sqlx::query(MOVE).bind(floor).bind(to)).await?.ok_or(PruneError::Moved)?;
+        let row =
+            tx.fetch_optional(sqlx::query(MOVE).bind(floor).bind(to)).await?.ok_or(PruneError::Moved)?;
         let hash: Vec<u8> = row.try_get("hash").map_err(unexpected)?;
         let hash = Hash::from_slice(&hash).ok_or(PruneError::Moved)?;
         tx.execute(sqlx::query(DELETE).bind(to)).await?;
@@ -198,7 +199,7 @@ WITH asked AS (
 ), rings AS (
     SELECT issuer, coalesce(max(seq) FILTER (WHERE kind = $3), min(seq)) AS keep
     FROM oneseal.events
-    WHERE (kind LIKE 'ring.%' OR kind LIKE 'key.%') AND issuer <> ALL ($4)
+    WHERE (kind LIKE 'ring.%' OR kind LIKE 'key.%') AND kind <> 'key.private_exported' AND issuer <> ALL ($4)
     GROUP BY issuer
 ), holder AS (
     SELECT issuer, keep FROM rings, asked WHERE keep < asked.before ORDER BY keep LIMIT 1

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use oneseal_coordination::EventDraft;
 use oneseal_coordination::events::{
-    AppendError, Before, CHECKPOINT, Fault, From, LogError, Reader, Verifier, audit, checkpoint, plan_prune, prune,
+    AppendError, Before, CHECKPOINT, Fault, From, LogError, Reader, Verifier, audit, checkpoint, plan_prune,
+    prune,
 };
 
 use crate::support::Place;

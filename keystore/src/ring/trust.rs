@@ -173,7 +173,8 @@ pub(super) fn told_of_keks(trusted: &Trusted, keys: &[RingKey], reading: &Readin
                 format!("nothing is sealed under the KEK {id}"),
             );
         } else {
-            let message = format!("under the KEK {id}: {}", under.join(", "));
+            let current = keks.current().map_or("none", |kek| kek.id());
+            let message = format!("under the KEK {id}: {}; [kek] is {current}", under.join(", "));
             notes.push(&KEK_PREVIOUS_NEEDED, "kek.previous", message);
         }
     }
@@ -260,7 +261,7 @@ fn believe(
             return Ok(());
         }
         let why = format!(
-            "the ring key is {}; {pin} is pinned, and no endorsement leads from it",
+            "the ring key is {}; ring.pin is {pin}, and no endorsement leads from it: mistyped, or another ring's",
             trusted.ring_key
         );
         return Err(Disbelief::Unauthentic(why));

@@ -20,7 +20,9 @@ pub(super) static KEK_WEAK: Code = Code::refused(
 pub(crate) static KEK_PREVIOUS_NEEDED: Code = Code::warning(
     "kek.previous_needed",
     "Private halves are still sealed under a previous KEK: a replica without it could not sign.",
-    "Run `oneseal keys rewrap`; keep the previous KEK in kek.previous until it has ended.",
+    "Keep it configured. If it is the newer of the two, as after `keys rewrap --to-kek`, make it [kek] and the other one \
+     kek.previous, replica by replica; if it is the older one, seal the ring under [kek] by `oneseal keys rewrap`. `oneseal \
+     keys keks` tells which configured KEK has which id.",
 );
 pub(crate) static KEK_PREVIOUS_UNNEEDED: Code = Code::info(
     "kek.previous_unneeded",

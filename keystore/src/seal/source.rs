@@ -43,6 +43,21 @@ pub(crate) async fn load(providers: &[Arc<dyn SecretProvider>]) -> Result<(Keks,
     if findings.has_errors() { Err(findings) } else { Ok((Keks::from_all(keks), findings)) }
 }
 
+/// Each of them, in their order, be it there twice.
+///
+/// # Errors
+/// Every fault of every one.
+pub(crate) async fn load_each(providers: &[Arc<dyn SecretProvider>]) -> Result<Vec<Kek>, Findings> {
+    let (mut findings, mut keks) = (Findings::new(), Vec::new());
+    for (i, provider) in providers.iter().enumerate() {
+        match load_one(&**provider, &name(i)).await {
+            Ok(kek) => keks.push(kek),
+            Err(found) => findings.extend(found),
+        }
+    }
+    if findings.has_errors() { Err(findings) } else { Ok(keks) }
+}
+
 /// Where the provider at this position stands in a configuration.
 fn name(position: usize) -> String {
     match position.checked_sub(1) {

@@ -78,10 +78,13 @@ fn a_ring_leaves_a_checkpoint_first_and_after_many_events() {
     block_on(async {
         let at = provider.create(ring(1, "eyJ-secret"), change()).await.unwrap();
         let at = provider.replace(&at, ring(2, "eyJ-secret"), change()).await.unwrap();
-        database.execute(&format!("UPDATE oneseal.event_head SET seq = {}", EVERY + 3));
+        database.execute(&format!(
+            "UPDATE oneseal.events SET seq = {0} WHERE seq = 3; UPDATE oneseal.event_head SET seq = {0}",
+            EVERY + 3
+        ));
         provider.replace(&at, ring(3, "eyJ-secret"), change()).await.unwrap();
     });
-    let checkpoints = "SELECT seq, actor, issuer, payload::json -> 'revision', payload::json ->> 'digest' = digest, \
+    let checkpoints = "SELECT seq, actor, issuer, payload::json -> 'revision', payload::json ->> 'document_sha256' = digest, \
          payload::json -> 'document' ->> 'revision', payload LIKE '%eyJ%' \
          FROM oneseal.events JOIN oneseal.ring_history ON revision = (payload::json ->> 'revision')::bigint \
          WHERE kind = 'ring.checkpoint' ORDER BY seq";

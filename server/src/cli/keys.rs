@@ -20,6 +20,7 @@ mod change;
 mod choose;
 mod export;
 pub(crate) mod init;
+mod keks;
 mod list;
 mod new_kek;
 mod private;
@@ -72,11 +73,14 @@ enum Verb {
     Export(export::Args),
     /// Seal the ring anew: under another KEK, with another ring key, or for the first time
     ///
-    /// The signing keys stay as they are. Everything is written at once; run it again after a failure. With a new KEK,
-    /// give it to every replica first, as kek.uri or in kek.previous.
+    /// The signing keys stay as they are. Everything is written at once; run it again after a failure. A new KEK is given to
+    /// every replica first, in kek.previous; then the ring goes to it by --to-kek; then it becomes kek.uri everywhere, and
+    /// the old one kek.previous, until nothing needs it.
     Rewrap(rewrap::Args),
     /// Make a key-encryption key
     NewKek(new_kek::Args),
+    /// Tell which configured key-encryption key has which id, and what is sealed under it
+    Keks(keks::Args),
 }
 
 /// Does it.
@@ -97,6 +101,7 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
         Verb::Export(args) => export::run(args, globals).await,
         Verb::Rewrap(args) => rewrap::run(args, globals).await,
         Verb::NewKek(args) => new_kek::run(&args),
+        Verb::Keks(args) => keks::run(args, globals).await,
     }
 }
 

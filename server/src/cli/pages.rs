@@ -247,6 +247,7 @@ pub(crate) static PAGES: &[Page] = &[
         ],
         examples: &[
             "oneseal keys rewrap --config oneseal.toml --kek file:./kek --from-unsealed --yes",
+            "oneseal keys rewrap --config oneseal.toml --kek file:./kek --to-kek file:./new-kek --dry-run",
             "oneseal keys rewrap --config oneseal.toml --kek file:./kek --to-kek file:./new-kek --yes",
             "oneseal keys rewrap --config oneseal.toml --kek file:./new-kek --new-ring-key --yes",
         ],
@@ -255,6 +256,11 @@ pub(crate) static PAGES: &[Page] = &[
         verb: "keys new-kek",
         exits: &[DONE, (78, "there is a file already, or it cannot be written")],
         examples: &["oneseal keys new-kek --out ./kek", "oneseal keys new-kek --out ./new-kek"],
+    },
+    Page {
+        verb: "keys keks",
+        exits: &[DONE, (69, "a provider does not answer"), DENIED, (78, "configuration or a KEK refused")],
+        examples: &["oneseal keys keks --config oneseal.toml --kek file:./new-kek"],
     },
     Page {
         verb: "migrate",

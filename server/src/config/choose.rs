@@ -112,7 +112,17 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
         admin,
         rotation,
         log_filter,
-        effective: Effective::of(&values),
+        effective: match (values.find("ring.fleet"), &issuer) {
+            (None, Some(issuer)) => {
+                let fleet = fleet_of_ring(&values).unwrap_or_else(|| fleet_of(issuer));
+                Effective::of(&values).with(
+                    "ring.fleet",
+                    fleet,
+                    "made from the provider's or the issuer's URL",
+                )
+            }
+            _ => Effective::of(&values),
+        },
     };
     let provider = provider.filter(|_| is_provider_good);
     (Chosen { issuer, provider, unlocking, settings }, findings)

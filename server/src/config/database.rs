@@ -5,6 +5,7 @@ use oneseal_keystore::Findings;
 use secrecy::ExposeSecret;
 
 use super::codes;
+use super::file::Entry;
 use super::value::Value;
 use super::values::{Values, mismatch};
 use crate::gate::DATABASE_IN_CLEAR;
@@ -52,6 +53,16 @@ fn url(values: &Values, path: &str, findings: &mut Findings) -> Option<DatabaseU
             findings.push(&codes::BAD_VALUE, place, format!("it {error}"));
             None
         }
+    }
+}
+
+/// Whether a value must not be read by everybody: of a database's URL, its password alone.
+pub(super) fn is_secret(entry: &Entry) -> bool {
+    match &entry.value {
+        Ok(Value::Secret(text)) if [URL, DIRECT_URL].contains(&entry.key.path) => {
+            DatabaseUrl::parse(text.expose_secret()).map_or(true, |url| url.has_password())
+        }
+        _ => entry.key.is_secret(),
     }
 }
 

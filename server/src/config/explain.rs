@@ -28,6 +28,12 @@ impl Effective {
         });
         Self(rows.collect())
     }
+
+    /// With what holds where nothing is said and the table has no default, since it is made from other settings.
+    pub(super) fn with(mut self, key: &'static str, value: String, from: &str) -> Self {
+        self.0.push(Row { key, value: value.into(), from: from.to_owned() });
+        self
+    }
 }
 
 /// A TOML file that says the same, except for secrets, with the origins as comments.

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use oneseal_keystore::Findings;
 
-use super::codes;
 use super::disk::{self, ReadError};
 use super::environment::{self, CONFIG, Environment};
 use super::file::{self, Entry};
@@ -15,6 +14,7 @@ use super::origin::Origin;
 use super::table;
 use super::value;
 use super::values::Values;
+use super::{codes, database};
 
 /// Where configuration comes from: the command line, the environment and the file that one of them names.
 pub(crate) struct Sources {
@@ -152,7 +152,7 @@ impl Gathered {
         self.is_file_known = parsed.is_toml;
         self.findings.extend(parsed.findings);
         if let Some(secret) =
-            parsed.entries.iter().find(|entry| entry.key.is_secret() && content.is_world_readable)
+            parsed.entries.iter().find(|entry| content.is_world_readable && database::is_secret(entry))
         {
             let place = secret.origin.place(secret.key);
             self.findings.push(&codes::EXPOSED, place, format!("{name} is readable by everyone"));

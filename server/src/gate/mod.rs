@@ -126,7 +126,8 @@ pub(crate) fn exit_of(findings: &Findings, strict: bool) -> Exit {
 fn together(remarks: Findings, found: &Findings) -> Findings {
     // So is its word on the tables of a database in which the ring rests.
     let is_told = |name: &str| is_of_url(name) || name == oneseal_keystore::DATABASE_MIGRATION_PENDING.name;
-    let known: Vec<_> = remarks.iter().map(|finding| finding.code.name).filter(|name| is_told(name)).collect();
+    let known: Vec<_> =
+        remarks.iter().map(|finding| finding.code.name).filter(|name| is_told(name)).collect();
     with_others(remarks, found, |name| !known.contains(&name))
 }
 

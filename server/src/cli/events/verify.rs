@@ -7,7 +7,8 @@ use std::str::FromStr;
 
 use oneseal_coordination::database::Database;
 use oneseal_coordination::events::{
-    Broken, Cursor, Event, From, Hash, LogError, Position, Read, ReadError, Reader, Verifier, audit, read_lines,
+    Broken, Cursor, Event, From, Hash, LogError, Position, Read, ReadError, Reader, Verifier, audit,
+    read_lines,
 };
 use serde_json::{Value, json};
 

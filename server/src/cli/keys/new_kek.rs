@@ -30,7 +30,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         let secret = args.out.is_none().then(|| text.as_str());
         output::answer(json!({ "kek_id": kek.id(), "file": file, "kek": secret }), Exit::Done)?;
     } else if let Some(path) = &args.out {
-        output::print(&format!("made: the KEK {} in {}\n", kek.id(), path.display()))?;
+        output::print(&format!("made: the KEK {} in file:{}\n", kek.id(), path.display()))?;
     } else {
         output::print(&format!("{}\n", *text))?;
         output::complain(&format!("the KEK {}: keep it apart from the ring, and a copy in a safe", kek.id()));

@@ -3,17 +3,20 @@
 
 use std::path::{Path, PathBuf};
 
-use oneseal_coordination::{Clock, SystemClock};
+use oneseal_coordination::database::{Database, DatabaseError};
+use oneseal_coordination::events::AppendError;
+use oneseal_coordination::{Clock, EventDraft, SystemClock};
 use oneseal_keystore::Mode;
 use oneseal_keystore::export::{self, ExportError, PrivateExport};
 use oneseal_keystore::seal::Recipient;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::choose::Wanted;
 use super::{Globals, Looking, Place};
+use crate::app;
 use crate::config::disk;
 use crate::exit::{Exit, Failure};
-use crate::{files, output, times};
+use crate::{files, gate, output, times};
 
 /// Which key, to whom, and where to.
 pub(super) struct Asked {
@@ -28,6 +31,7 @@ pub(super) struct Asked {
 pub(super) async fn run(asked: Asked, globals: &Globals) -> Result<Exit, Failure> {
     let Asked { place, kid, to_jwk, out, yes, json } = asked;
     let recipient = recipient(&to_jwk)?;
+    let database = app::database(&super::load(place.clone().sources(globals).yes(true))?.settings)?;
     let Looking { provider, options, .. } = super::looking(place.clone(), globals)?;
     if options.mode == Mode::PublicOnly {
         return Err(failure(ExportError::PublicOnly));
@@ -41,6 +45,9 @@ pub(super) async fn run(asked: Asked, globals: &Globals) -> Result<Exit, Failure
         return Err(Failure::usage(message));
     }
     output::complain(&plan);
+    if let Some(database) = &database {
+        log(database, &export, options.issuer.as_str()).await?;
+    }
     let jwe = export.seal().map_err(|error| Failure::internal("nothing was exported").because(error))?;
     if let Some(path) = &out {
         files::create_private(path, &jwe)?;
@@ -70,13 +77,47 @@ fn plan(export: &PrivateExport) -> String {
     )
 }
 
-/// For whoever keeps the output of such commands.
+/// Into the event log before it goes: one that left and is in no log could not be told from a theft.
+///
+/// Cancel safety: dropped, the event may or may not be there; nothing has gone.
+async fn log(database: &Database, export: &PrivateExport, issuer: &str) -> Result<(), Failure> {
+    let recipient = export.recipient();
+    let payload = json!({
+        "alg": export.algorithm().as_str(),
+        "kid": export.kid().as_str(),
+        "recipient": {
+            "alg": recipient.algorithm(),
+            "kid": recipient.kid().as_str(),
+            "thumbprint": recipient.thumbprint().as_str(),
+        },
+        "thumbprint": export.thumbprint().as_str(),
+    });
+    let actor = format!("oneseal keys export (uid {})", rustix::process::getuid().as_raw());
+    let mut tx = database.write().await.map_err(|error| unlogged(of_database(&error), error))?;
+    let draft = EventDraft::new("key.private_exported", payload.to_string());
+    tx.append(&actor, issuer, &draft).await.map_err(|error| match error {
+        AppendError::Database(error) => unlogged(of_database(&error), error),
+        error => unlogged(Exit::Refused, error),
+    })?;
+    tx.commit().await.map_err(|error| unlogged(Exit::Unavailable, error))
+}
+
+fn unlogged(exit: Exit, error: impl std::error::Error + Send + Sync + 'static) -> Failure {
+    Failure::new(exit, "nothing was exported, since the event log in [database] has not taken it")
+        .because(error)
+}
+
+fn of_database(error: &DatabaseError) -> Exit {
+    gate::of_database_error(error).exit().map_or(Exit::Unavailable, Exit::from)
+}
+
+/// For whoever keeps the output of such commands. A kid is whatever somebody made it: quoted, it cannot look like more.
 fn log_line(export: &PrivateExport, issuer: &str) -> String {
     format!(
         "key.private_exported at={} uid={} issuer={issuer} kid={} thumbprint={} recipient={}",
         times::rfc3339(SystemClock.wall()),
         rustix::process::getuid().as_raw(),
-        export.kid(),
+        Value::from(export.kid().as_str()),
         export.thumbprint(),
         export.recipient().thumbprint(),
     )

@@ -8,9 +8,10 @@ use oneseal_keystore::{KeyId, RewrapError, RewrapRequest, Rewrapped, Rewrapping,
 use oneseal_providers::{Description, SecretProvider};
 use serde_json::{Value, json};
 
-use super::{Globals, Place};
+use super::{Globals, Place, keks};
 use crate::app;
 use crate::cli::alive;
+use crate::config::Sealing;
 use crate::exit::{Exit, Failure};
 use crate::output;
 
@@ -32,6 +33,9 @@ pub(super) struct Args {
     /// Why, for the ring's log
     #[arg(long, value_name = "TEXT", default_value = "rewrap")]
     reason: String,
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    dry_run: bool,
     /// Do it; without this nothing is written
     #[arg(long)]
     yes: bool,
@@ -41,24 +45,25 @@ pub(super) struct Args {
 }
 
 pub(super) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> {
-    let Args { place, to_kek, from_unsealed, new_ring_key, reason, yes, json } = args;
+    let Args { place, to_kek, from_unsealed, new_ring_key, reason, dry_run, yes, json } = args;
     // Through the configuration, which judges it: the KEK to come takes the place of the current one.
     let to = to_kek.is_some().then(|| place.clone().sources(globals).flag("--to-kek", "kek.uri", to_kek));
     let to_kek = to.map(super::load).transpose()?.and_then(|config| config.unlocking.sealing.kek);
     let config = super::load(place.sources(globals))?;
     let provider = app::provider(&config.provider);
     // Those who sign must be able to open what will be there.
-    let fleet = if yes { alive::fleet(&config).await? } else { None };
+    let fleet = alive::fleet(&config).await?;
+    let configured = Keks::of(&config.unlocking.sealing);
     let mut request = RewrapRequest::new(config.issuer, app::keks(&config.unlocking.sealing));
     request.pin.clone_from(&config.unlocking.sealing.pin);
     let to_kek = to_kek.as_ref().map(app::provider);
     (request.to_kek, request.from_unsealed, request.new_ring_key) = (to_kek, from_unsealed, new_ring_key);
     request.fleet = fleet;
+    request.dry_run = dry_run || !yes;
+    let target = request.to_kek.as_ref().map(|kek| keks::uri(&kek.describe()));
     (request.actor, request.reason) = ("oneseal keys rewrap".to_owned(), reason);
     let description = provider.describe();
-    if !yes {
-        return Err(Failure::new(Exit::Usage, format!("{}; say --yes", would(&request, &description))));
-    }
+    let would = would(&request, &description);
     let progress = io::stderr().is_terminal().then(|| ProgressBar::new(0));
     let bar = progress.clone();
     let tell = move |Rewrapping { number, of, .. }: Rewrapping| {
@@ -72,12 +77,66 @@ pub(super) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
         progress.finish_and_clear();
     }
     let done = done.map_err(failure)?;
-    if json {
-        output::answer(as_json(&done, &description), Exit::Done)?;
-    } else {
-        output::print(&told(&done, &description))?;
+    let under = target.as_deref().or(configured.current.as_deref()).unwrap_or_default();
+    let to_do = format!("{would}, under the KEK {} ({under}), {}", done.kek, now_under(&done));
+    if !dry_run && !yes {
+        return Err(Failure::usage(format!("nothing was done: {to_do}; say --yes")));
     }
+    let next = configured.after(target);
+    if json {
+        return output::answer(as_json(&done, &description, dry_run, next.as_ref()), Exit::Done);
+    }
+    let mut text = match (dry_run, done.is_due) {
+        (true, true) => format!("nothing was done: {to_do}\n"),
+        _ => told(&done, &description),
+    };
+    if let Some(next) = &next {
+        text.push_str(&next.told());
+    }
+    output::print(&text)?;
     Ok(Exit::Done)
+}
+
+/// The KEKs of the configuration, as their URIs.
+#[derive(Debug)]
+struct Keks {
+    current: Option<String>,
+    previous: Vec<String>,
+}
+
+impl Keks {
+    fn of(sealing: &Sealing) -> Self {
+        let uri = |choice| keks::uri(&app::provider(choice).describe());
+        Self { current: sealing.kek.as_ref().map(uri), previous: sealing.previous.iter().map(uri).collect() }
+    }
+
+    /// What every replica is to be configured with once the ring is sealed under `target`; `None` if it is so already.
+    fn after(&self, target: Option<String>) -> Option<Self> {
+        let target = target.filter(|target| self.current.as_ref() != Some(target))?;
+        let others = self.current.iter().chain(&self.previous).filter(|uri| **uri != target);
+        let previous = others.cloned().collect();
+        Some(Self { current: Some(target), previous })
+    }
+
+    fn told(&self) -> String {
+        let previous: Vec<_> = self.previous.iter().map(|uri| format!("{uri:?}")).collect();
+        format!(
+            "next, replica by replica, each restarted and ready before the following one:\n  kek.uri = {:?}\n  \
+             kek.previous = [{}]\nthen take the old one out of kek.previous in the same way; until then `keys rewrap` \
+             without --to-kek is not to be run\n",
+            self.current.as_deref().unwrap_or_default(),
+            previous.join(", ")
+        )
+    }
+}
+
+/// Where the ring comes from.
+fn now_under(done: &Rewrapped) -> String {
+    match done.kek_before.as_slice() {
+        [] if !done.is_due => "which it is already".to_owned(),
+        [] => "nothing of it under another one".to_owned(),
+        before => format!("of which a part or all is under {}", before.join(", ")),
+    }
 }
 
 /// What it is about to do, in one sentence.
@@ -118,9 +177,13 @@ fn told(done: &Rewrapped, provider: &Description) -> String {
     text
 }
 
-fn as_json(done: &Rewrapped, provider: &Description) -> Value {
+fn as_json(done: &Rewrapped, provider: &Description, dry_run: bool, next: Option<&Keks>) -> Value {
+    let next = next.map(|keks| json!({ "kek_uri": keks.current, "kek_previous": keks.previous }));
     json!({
         "changed": done.changed,
+        "dry_run": dry_run,
+        "is_due": done.is_due,
+        "configure_next": next,
         "provider": { "kind": provider.kind, "location": provider.location },
         "kek_id": done.kek,
         "kek_before": done.kek_before,

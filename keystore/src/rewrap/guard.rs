@@ -1,0 +1,129 @@
+//! What keeps a ring from being sealed anew: replicas that could not open it, replicas that serve a newer one, and a
+//! direction between two KEKs that nobody has named.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+
+use crate::findings::{Code, Exit};
+use crate::fleet::Fleet;
+use crate::{Findings, Identity};
+
+/// The rows of this file.
+pub(super) static CODES: &[&Code] = &[&FLEET_CANNOT_OPEN, &FLEET_AHEAD, &KEK_DIRECTION_UNSAID];
+
+/// Every replica that holds private halves must have the KEKs of `needed`: the old ones while it serves, the new one from
+/// then on. And none may serve what is newer than the ring that was read, or another one of the same revision: what
+/// would be written then is the past.
+pub(super) fn check_fleet(fleet: &Fleet, ring: &Identity, needed: &BTreeSet<&str>) -> Result<(), Findings> {
+    let mut findings = Findings::new();
+    for peer in fleet.publish_points() {
+        let facts = match &peer.facts {
+            Ok(facts) => facts,
+            Err(_) => {
+                let all: Vec<_> = needed.iter().copied().collect();
+                findings.push(&FLEET_CANNOT_OPEN, &peer.instance, lacks(&peer.instance, &all));
+                continue;
+            }
+        };
+        let (served, stored) = (facts.ring.number(), (ring.incarnation, ring.revision));
+        if served > stored || served == stored && facts.ring.digest != ring.digest.to_string() {
+            let message = format!(
+                "{} serves revision {} of incarnation {}, and the ring that was read is {}",
+                peer.instance,
+                served.1,
+                served.0,
+                if served == stored {
+                    "another one of that number".to_owned()
+                } else {
+                    format!("revision {}", stored.1)
+                },
+            );
+            findings.push(&FLEET_AHEAD, &peer.instance, message);
+        }
+        if !facts.keys.iter().any(|key| key.has_private) {
+            continue;
+        }
+        let missing: Vec<_> =
+            needed.iter().filter(|id| !facts.kek_ids.iter().any(|has| has == *id)).copied().collect();
+        if !missing.is_empty() {
+            findings.push(&FLEET_CANNOT_OPEN, &peer.instance, lacks(&peer.instance, &missing));
+        }
+    }
+    if findings.is_empty() { Ok(()) } else { Err(findings) }
+}
+
+/// A ring that was sealed anew before may have come to a KEK that is configured as a previous one because that is the
+/// newer: then the configuration is to follow, and not the ring to go back. Which of two KEKs is the newer, no bytes tell.
+pub(super) fn check_direction(
+    document: &Map<String, Value>,
+    under: &BTreeSet<String>,
+    target: &str,
+) -> Result<(), Findings> {
+    let log = document.get("log").and_then(Value::as_array);
+    let was_rewrapped = log.into_iter().flatten().any(|entry| entry["kind"] == "ring.rewrapped");
+    let others: Vec<_> = under.iter().map(String::as_str).filter(|id| *id != target).collect();
+    if !was_rewrapped || others.is_empty() {
+        return Ok(());
+    }
+    let mut findings = Findings::new();
+    let message = format!(
+        "the ring has been sealed anew before and is under {}, which is configured as a previous KEK; [kek] is {target}",
+        others.join(", ")
+    );
+    findings.push(&KEK_DIRECTION_UNSAID, "kek", message);
+    Err(findings)
+}
+
+fn lacks(instance: &str, keks: &[&str]) -> String {
+    format!("{instance} has not said that it has {}", keks.join(", "))
+}
+
+static FLEET_CANNOT_OPEN: Code = Code::error(
+    "fleet.cannot_open",
+    Exit::TryLater,
+    "A replica that signs has not every key-encryption key that this needs: after a restart it could not sign.",
+    "Give it the KEKs that the finding names, as [kek] or among kek.previous, restart it, and run this again.",
+);
+static FLEET_AHEAD: Code = Code::error(
+    "fleet.ahead",
+    Exit::TryLater,
+    "A replica serves a newer ring than the one that was read, or another one of the same revision: what would be \
+     written is the past.",
+    "Run this again in a few seconds, in case somebody has just changed the ring; if it stays so, the store has lost \
+     something: restore what the replica serves.",
+);
+static KEK_DIRECTION_UNSAID: Code = Code::refused(
+    "kek.direction_unsaid",
+    "The ring has been sealed anew before, and is now sealed under a KEK that is configured as a previous one: that may \
+     be the newer of the two.",
+    "If the KEK that the ring is sealed under is the newer one, make it [kek] and the other one kek.previous. If [kek] \
+     is the newer one, say so: `oneseal keys rewrap --to-kek URI` with the URI of [kek]. `oneseal keys keks` tells \
+     which has which id.",
+);
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_ring_that_was_rewrapped_goes_to_another_kek_only_when_that_is_named() {
+        let document = |kinds: &[&str]| {
+            let log: Vec<_> = kinds.iter().map(|kind| json!({ "kind": kind })).collect();
+            json!({ "log": log }).as_object().unwrap().clone()
+        };
+        let under = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<BTreeSet<_>>();
+        let is_refused =
+            |kinds: &[&str], ids: &[&str]| check_direction(&document(kinds), &under(ids), "a").is_err();
+        assert!(!is_refused(&["ring.created"], &["b"]), "the first time there is but one way");
+        assert!(is_refused(&["ring.created", "ring.rewrapped"], &["b"]));
+        assert!(is_refused(&["ring.rewrapped", "key.published"], &["a", "b"]));
+        assert!(!is_refused(&["ring.rewrapped"], &["a"]));
+        assert!(!is_refused(&["ring.rewrapped"], &[]), "what is not sealed goes one way");
+        assert!(check_direction(&Map::new(), &under(&["b"]), "a").is_ok());
+    }
+}
