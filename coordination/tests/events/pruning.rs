@@ -5,7 +5,7 @@ use oneseal_coordination::events::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{Place, next, next_seq};
+use crate::support::{Place, next, next_seq, open};
 
 const A: &str = "https://a.example";
 const B: &str = "https://b.example";
@@ -122,4 +122,28 @@ async fn who_listens_while_it_is_cut_is_left_alone_and_who_is_behind_is_reset() 
         assert_eq!(next_seq(&mut late).await, 6);
         stop.cancel();
     });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_cut_nothing_is_told_so_before_what_would_go() {
+    let Some(place) = Place::new().await else { return };
+    place.append(9).await;
+    place.psql.execute("CREATE ROLE service_of_pruning LOGIN PASSWORD 'right-horse'");
+    // What docs/postgres.md lets a service do to the log.
+    place.psql.execute(
+        "GRANT USAGE ON SCHEMA oneseal TO service_of_pruning; \
+         GRANT SELECT ON oneseal.event_floor TO service_of_pruning; \
+         GRANT SELECT, INSERT ON oneseal.events TO service_of_pruning; \
+         GRANT SELECT, UPDATE ON oneseal.event_head TO service_of_pruning",
+    );
+    let url = place.psql.url();
+    let (_, server) = url.split_once('@').unwrap();
+    let service = open(&format!("postgres://service_of_pruning:right-horse@{server}"));
+    let refused = plan_prune(&service, &Before::Seq(5), &[]).await.unwrap_err();
+    assert!(matches!(&refused, PruneError::NotOwner { user, .. } if user == "service_of_pruning"), "{refused:?}");
+    let told = refused.to_string();
+    assert!(told.contains("owner's URL") && !told.contains("right-horse"), "{told}");
+    let mut tx = service.write().await.unwrap();
+    tx.append("me", "", &oneseal_coordination::EventDraft::new("a.b", "{}")).await.unwrap();
+    tx.commit().await.unwrap();
 }

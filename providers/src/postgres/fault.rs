@@ -28,7 +28,14 @@ impl PostgresProvider {
     pub(super) fn untold(&self, error: AppendError) -> ProviderError {
         match error {
             AppendError::Database(error) => self.failed(error),
-            // A log without a head, or an event that does not fit in: waiting mends neither.
+            error @ AppendError::Changing => {
+                self.fault(ErrorKind::Conflict, error.to_string()).with_source(error)
+            }
+            // A clock is set right, and then the same call works.
+            error @ (AppendError::LogAhead { .. } | AppendError::DatabaseAhead) => {
+                self.fault(ErrorKind::Unavailable, error.to_string()).with_source(error)
+            }
+            // A log that does not hold together, or an event that does not fit in: waiting mends neither.
             error => self.fault(ErrorKind::Malformed, error.to_string()).with_source(error),
         }
     }

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::Globals;
+use crate::config;
 use crate::exit::{Exit, Failure};
 use crate::output;
 
@@ -26,13 +27,13 @@ pub(crate) async fn run(args: Args, _globals: &Globals) -> Result<Exit, Failure>
             "target": TARGET,
             "profile": PROFILE,
             "crypto": CRYPTO,
-            "providers": PROVIDERS,
+            "providers": config::provider_kinds(),
         });
         output::answer(facts, Exit::Done)?;
     } else {
         output::print(&format!(
             "oneseal {VERSION}\n{RUSTC}, {TARGET}, {PROFILE}\n{CRYPTO}\nproviders: {}\n",
-            PROVIDERS.join(", ")
+            config::provider_kinds().join(", ")
         ))?;
     }
     Ok(Exit::Done)
@@ -44,5 +45,3 @@ const RUSTC: &str = env!("BUILT_WITH_RUSTC");
 const TARGET: &str = env!("BUILT_FOR_TARGET");
 const PROFILE: &str = env!("BUILT_FOR_PROFILE");
 const CRYPTO: &str = env!("BUILT_WITH_CRYPTO");
-/// The kinds that this program can open.
-const PROVIDERS: [&str; 4] = ["file", "env", "inline", "postgres"];

@@ -50,6 +50,7 @@ pub(crate) use docs::docs;
 pub(crate) use explain::Effective;
 pub(crate) use schema::schema;
 pub(crate) use sources::Sources;
+pub(crate) use table::provider_kinds;
 
 pub(crate) use choose::fleet_of;
 

@@ -53,6 +53,14 @@ impl Key {
     }
 }
 
+/// The kinds of providers that this program can open.
+pub(crate) fn provider_kinds() -> &'static [&'static str] {
+    match keys().find(|key| key.path == "provider.kind").map(|key| key.kind) {
+        Some(Kind::Choice { words, .. }) => words,
+        _ => &[],
+    }
+}
+
 /// What a value may be.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {

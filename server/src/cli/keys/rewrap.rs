@@ -63,7 +63,8 @@ pub(super) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     let target = request.to_kek.as_ref().map(|kek| keks::uri(&kek.describe()));
     (request.actor, request.reason) = ("oneseal keys rewrap".to_owned(), reason);
     let description = provider.describe();
-    let would = would(&request, &description);
+    let under = target.as_deref().or(configured.current.as_deref()).unwrap_or_default();
+    let would = Would::of(&request, &description, under);
     let progress = io::stderr().is_terminal().then(|| ProgressBar::new(0));
     let bar = progress.clone();
     let tell = move |Rewrapping { number, of, .. }: Rewrapping| {
@@ -77,17 +78,15 @@ pub(super) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
         progress.finish_and_clear();
     }
     let done = done.map_err(failure)?;
-    let under = target.as_deref().or(configured.current.as_deref()).unwrap_or_default();
-    let to_do = format!("{would}, under the KEK {} ({under}), {}", done.kek, now_under(&done));
     if !dry_run && !yes {
-        return Err(Failure::usage(format!("nothing was done: {to_do}; say --yes")));
+        return Err(Failure::usage(format!("nothing was done: {}; say --yes", would.told(&done))));
     }
     let next = configured.after(target);
     if json {
         return output::answer(as_json(&done, &description, dry_run, next.as_ref()), Exit::Done);
     }
     let mut text = match (dry_run, done.is_due) {
-        (true, true) => format!("nothing was done: {to_do}\n"),
+        (true, true) => format!("nothing was done: {}\n", would.told(&done)),
         _ => told(&done, &description),
     };
     if let Some(next) = &next {
@@ -130,21 +129,34 @@ impl Keks {
     }
 }
 
-/// Where the ring comes from.
-fn now_under(done: &Rewrapped) -> String {
-    match done.kek_before.as_slice() {
-        [] if !done.is_due => "which it is already".to_owned(),
-        [] => "nothing of it under another one".to_owned(),
-        before => format!("of which a part or all is under {}", before.join(", ")),
-    }
+/// What it is about to do, in one sentence; `kek` is where the KEK rests under which it all will be.
+struct Would {
+    ring: String,
+    more: String,
+    kek: String,
 }
 
-/// What it is about to do, in one sentence.
-fn would(request: &RewrapRequest, provider: &Description) -> String {
-    let ring = format!("the ring of {} at {}:{}", request.issuer, provider.kind, provider.location);
-    let key = if request.new_ring_key { ", with a new ring key" } else { "" };
-    let trust = if request.from_unsealed { ", believing it although it is not sealed" } else { "" };
-    format!("this seals {ring} anew{key}{trust}; its signing keys stay as they are")
+impl Would {
+    fn of(request: &RewrapRequest, provider: &Description, kek: &str) -> Self {
+        let key = if request.new_ring_key { ", with a new ring key" } else { "" };
+        let trust = if request.from_unsealed { ", believing it although it is not sealed" } else { "" };
+        Self {
+            ring: format!("the ring of {} at {}:{}", request.issuer, provider.kind, provider.location),
+            more: format!("{key}{trust}"),
+            kek: kek.to_owned(),
+        }
+    }
+
+    fn told(&self, done: &Rewrapped) -> String {
+        let Self { ring, more, kek } = self;
+        let now = match done.kek_before.as_slice() {
+            [] if !done.is_due => ", as it is already".to_owned(),
+            [] => String::new(),
+            before => format!(", and no more under {}", before.join(", ")),
+        };
+        let id = &done.kek;
+        format!("this seals {ring} anew under the KEK {id} ({kek}){now}{more}; its signing keys stay as they are")
+    }
 }
 
 fn failure(error: RewrapError) -> Failure {

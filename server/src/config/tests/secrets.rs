@@ -82,3 +82,21 @@ fn a_key_pasted_into_any_variable_is_not_repeated() {
         }
     }
 }
+
+#[test]
+fn a_file_that_everybody_may_read_is_told_where_it_holds_a_secret() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    for (url, is_told) in [
+        (format!("postgres://u:{CANARY}@127.0.0.1/d"), true),
+        // The form for a file, with the password elsewhere.
+        ("postgres://u@127.0.0.1/d".to_owned(), false),
+        ("no-url".to_owned(), true),
+    ] {
+        let case = Case::file(format!("[database]\nurl = \"{url}\"\n"));
+        let file = case.dir.path().join("oneseal.toml");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+        let found = case.partial();
+        assert_eq!(found.iter().any(|line| line.starts_with("config.exposed")), is_told, "{url}: {found:?}");
+    }
+}
