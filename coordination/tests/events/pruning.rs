@@ -140,7 +140,10 @@ async fn who_may_cut_nothing_is_told_so_before_what_would_go() {
     let (_, server) = url.split_once('@').unwrap();
     let service = open(&format!("postgres://service_of_pruning:right-horse@{server}"));
     let refused = plan_prune(&service, &Before::Seq(5), &[]).await.unwrap_err();
-    assert!(matches!(&refused, PruneError::NotOwner { user, .. } if user == "service_of_pruning"), "{refused:?}");
+    assert!(
+        matches!(&refused, PruneError::NotOwner { user, .. } if user == "service_of_pruning"),
+        "{refused:?}"
+    );
     let told = refused.to_string();
     assert!(told.contains("owner's URL") && !told.contains("right-horse"), "{told}");
     let mut tx = service.write().await.unwrap();

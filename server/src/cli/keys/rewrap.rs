@@ -155,7 +155,9 @@ impl Would {
             before => format!(", and no more under {}", before.join(", ")),
         };
         let id = &done.kek;
-        format!("this seals {ring} anew under the KEK {id} ({kek}){now}{more}; its signing keys stay as they are")
+        format!(
+            "this seals {ring} anew under the KEK {id} ({kek}){now}{more}; its signing keys stay as they are"
+        )
     }
 }
 
