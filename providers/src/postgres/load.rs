@@ -76,7 +76,7 @@ impl PostgresProvider {
     }
 
     pub(super) fn unreadable(&self, error: sqlx::Error) -> ProviderError {
-        self.fault(ErrorKind::Malformed, "the row has not the columns that this version reads")
+        self.fault(ErrorKind::Unprepared, "the row has not the columns that this version reads")
             .with_source(error)
     }
 }
