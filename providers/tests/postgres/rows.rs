@@ -219,7 +219,9 @@ fn a_row_that_is_no_record_is_malformed_and_tables_that_are_not_ours_want_a_migr
             database.execute(&format!("UPDATE oneseal.rings SET document = {document}"));
             assert_eq!(provider.load().await.unwrap_err().kind(), ErrorKind::Malformed);
         }
-        database.execute("ALTER TABLE oneseal.rings ALTER revision TYPE text");
+        database.execute(
+            "UPDATE oneseal.rings SET document = '{}'; ALTER TABLE oneseal.rings ALTER revision TYPE text",
+        );
         assert_eq!(provider.load().await.unwrap_err().kind(), ErrorKind::Unprepared);
         database.execute("DROP TABLE oneseal.rings");
         let missing = provider.load().await.unwrap_err();
