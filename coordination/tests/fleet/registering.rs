@@ -237,7 +237,7 @@ async fn a_row_with_impossible_times_harms_itself_alone() {
         ("'294276-12-31'::timestamptz", false),
     ] {
         for place in 0..3 {
-            let (raw, database) = ready(&server).await;
+            let (raw, database) = ready(server).await;
             let one = replica(&database, "pod-0");
             let mut times = ["clock_timestamp()"; 3];
             times[place] = time;
@@ -268,7 +268,7 @@ async fn an_instance_takes_back_a_row_with_impossible_times_and_a_beat_puts_its_
     let Some(server) = Postgres::shared() else { return };
     for column in ["joined_at", "state_since", "beat_at"] {
         for time in ["'infinity'", "'-infinity'", "clock_timestamp() + interval '10 years'"] {
-            let (raw, database) = ready(&server).await;
+            let (raw, database) = ready(server).await;
             let (one, again) = (replica(&database, "pod-0"), replica(&database, "pod-0"));
             one.join(&json!({})).await.unwrap();
             one.beat(&json!({}), Beat::Live).await.unwrap();
@@ -287,7 +287,7 @@ async fn an_instance_takes_back_a_row_with_impossible_times_and_a_beat_puts_its_
 #[tokio::test]
 async fn a_clock_set_back_by_less_than_three_beats_makes_nobody_silent() {
     let Some(server) = Postgres::shared() else { return };
-    let (raw, database) = ready(&server).await;
+    let (raw, database) = ready(server).await;
     let one = replica(&database, "pod-0");
     one.join(&json!({})).await.unwrap();
     one.beat(&json!({}), Beat::Live).await.unwrap();
