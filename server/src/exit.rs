@@ -103,6 +103,14 @@ pub(crate) struct Cost {
     pub(crate) seconds: u64,
 }
 
+/// What a refusal of a rule tells besides.
+#[derive(Debug, Default)]
+struct More {
+    code: Option<String>,
+    not_before: Option<UnixTime>,
+    because: Option<Cost>,
+}
+
 /// Why a verb did not do what it was asked for: words for its user, and the code to end with.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -110,9 +118,8 @@ pub(crate) struct Failure {
     message: String,
     findings: Findings,
     hint: Option<String>,
-    not_before: Option<UnixTime>,
-    code: Option<String>,
-    because: Option<Cost>,
+    /// Boxed, since few have any of it and every result of a verb has room for a failure.
+    more: Box<More>,
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
@@ -124,9 +131,7 @@ impl Failure {
             message: message.into(),
             findings: Findings::new(),
             hint: None,
-            not_before: None,
-            code: None,
-            because: None,
+            more: Box::default(),
             source: None,
         }
     }
@@ -169,27 +174,27 @@ impl Failure {
     /// With the time from which on the same may work.
     #[must_use]
     pub(crate) fn with_time(mut self, not_before: Option<UnixTime>) -> Self {
-        self.not_before = not_before;
+        self.more.not_before = not_before;
         self
     }
 
     /// With its name, dotted like those of findings, by which scripts know it and pages explain it.
     #[must_use]
     pub(crate) fn with_code(mut self, code: impl Into<String>) -> Self {
-        self.code = Some(code.into());
+        self.more.code = Some(code.into());
         self
     }
 
     /// With the setting that costs most of the wait.
     #[must_use]
     pub(crate) fn with_cost(mut self, because: Option<Cost>) -> Self {
-        self.because = because;
+        self.more.because = because;
         self
     }
 
     /// From when on the same may work, if that is known.
     pub(crate) fn not_before(&self) -> Option<UnixTime> {
-        self.not_before
+        self.more.not_before
     }
 
     /// How the process ends.
@@ -201,14 +206,14 @@ impl Failure {
     /// findings and the hint.
     pub(crate) fn in_full(&self) -> String {
         let mut text = chain(self);
-        if let Some(code) = &self.code {
+        if let Some(code) = &self.more.code {
             text.insert_str(0, &format!("{code}: "));
         }
         if !self.findings.is_empty() {
             text.push('\n');
             text.push_str(report::human(&self.findings).trim_end());
         }
-        if let Some(at) = self.not_before {
+        if let Some(at) = self.more.not_before {
             text.push_str(&format!("\nIt may be done from {} on.", times::rfc3339(at)));
         }
         if let Some(hint) = &self.hint {
@@ -238,13 +243,13 @@ impl Failure {
             "hint": self.hint,
             "findings": report::list(&self.findings),
         });
-        if let Some(at) = self.not_before {
+        if let Some(at) = self.more.not_before {
             error["not_before"] = at.as_secs().into();
         }
-        if let Some(code) = &self.code {
+        if let Some(code) = &self.more.code {
             error["code"] = code.as_str().into();
         }
-        if let Some(Cost { setting, seconds }) = &self.because {
+        if let Some(Cost { setting, seconds }) = &self.more.because {
             error["because"] = json!({ "setting": setting, "seconds": seconds });
         }
         json!({ "ok": false, "exit": self.exit.code(), "error": error })

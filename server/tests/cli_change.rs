@@ -88,7 +88,8 @@ fn a_rotation_by_hand_on_a_file() {
 fn what_cannot_be_undone_wants_yes_and_says_what_it_would_do() {
     let lab = Lab::new();
     let before = lab.ring();
-    lab.keys("revoke", &[]).refused(64, &["keys.wants_yes: nothing was done", "--yes", "would be: key.revoked"]);
+    lab.keys("revoke", &[])
+        .refused(64, &["keys.wants_yes: nothing was done", "--yes", "would be: key.revoked"]);
     assert_eq!(lab.ring(), before);
     let burned = lab.keys("revoke", &["--yes", "--json", "--reason", "leaked"]);
     assert_eq!(burned.code, Some(0), "{burned:?}");
