@@ -17,9 +17,12 @@ fn codes(text: &str, mark: char) -> BTreeSet<&str> {
 #[test]
 fn each_code_of_a_key_verb_has_its_row_and_each_row_its_code() {
     let home = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let read = |path: &str| fs::read_to_string(home.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let read =
+        |path: &str| fs::read_to_string(home.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
     let sources: Vec<String> =
-        ["src/steps/refusal.rs", "src/executor/error.rs", "../server/src/cli/keys/change.rs"].map(read).into();
+        ["src/steps/refusal.rs", "src/executor/error.rs", "../server/src/cli/keys/change.rs"]
+            .map(read)
+            .into();
     let given: BTreeSet<_> = sources.iter().flat_map(|source| codes(source, '"')).collect();
     assert!(given.len() > 20, "{given:?}");
     let page = read("../docs/rotation.md");
