@@ -74,7 +74,7 @@ mod tests {
         let payload: serde_json::Value = serde_json::from_str(&draft.payload).expect("JSON");
         assert_eq!(draft.kind, CHECKPOINT);
         assert_eq!(payload["document"]["format"], 1);
-        assert_eq!((&payload["digest"], &payload["revision"]), (&"ab\"".into(), &7.into()));
+        assert_eq!((&payload["document_sha256"], &payload["revision"]), (&"ab\"".into(), &7.into()));
         for bad in ["", "[]", "1", "{", "{},\"x\":{}"] {
             assert_eq!(checkpoint(1, 1, "", bad), Err(DraftError::Payload), "{bad}");
         }

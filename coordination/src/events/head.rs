@@ -140,7 +140,8 @@ impl Ends {
         if [&head.hash, &head.prev_hash].iter().any(|hash| Hash::from_slice(hash).is_none()) {
             return of_form("a hash in it has not 32 bytes");
         }
-        if !is_moment(&head.at) && !(is_empty && head.at.is_empty()) {
+        let has_no_time_yet = is_empty && head.at.is_empty();
+        if !has_no_time_yet && !is_moment(&head.at) {
             return of_form("its time is not written as 2026-11-30T01:02:03.000000Z");
         }
         match &self.last {

@@ -60,8 +60,11 @@ async fn state_and_counts_are_told() {
         ("oneseal_verifications_total{result=\"ok\"}", "1"),
         ("oneseal_verifications_total{result=\"refused\"}", "1"),
         (&format!("oneseal_key_state{{kid=\"{kid}\",alg=\"ES256\",state=\"active\"}}"), "1"),
-        (&format!("oneseal_key_first_served_timestamp_seconds{{kid=\"{kid}\"}}"), &NOW.to_string()),
-        (&format!("oneseal_key_last_exp_timestamp_seconds{{kid=\"{kid}\"}}"), &minted.exp.to_string()),
+        (&format!("oneseal_key_first_served_timestamp_seconds{{kid=\"{kid}\"}}"), &NOW.as_secs().to_string()),
+        (
+            &format!("oneseal_key_last_exp_timestamp_seconds{{kid=\"{kid}\"}}"),
+            &minted.exp.as_secs().to_string(),
+        ),
     ] {
         assert_eq!(metric(issuer, sample), value, "{sample}");
     }
@@ -113,7 +116,11 @@ async fn fetches_begin_again_when_the_set_changes() {
         four("0", "0", "0", "0")
     );
     let sample = format!("oneseal_key_last_exp_timestamp_seconds{{kid=\"{}\"}}", last_exp.kid);
-    assert_eq!(metric(issuer, &sample), last_exp.exp.to_string(), "what a key has signed is not forgotten");
+    assert_eq!(
+        metric(issuer, &sample),
+        last_exp.exp.as_secs().to_string(),
+        "what a key has signed is not forgotten"
+    );
 }
 
 fn four(a: &str, b: &str, c: &str, d: &str) -> (String, String, String, String) {

@@ -18,13 +18,10 @@ pub(super) static CODES: &[&Code] = &[&FLEET_CANNOT_OPEN, &FLEET_AHEAD, &KEK_DIR
 pub(super) fn check_fleet(fleet: &Fleet, ring: &Identity, needed: &BTreeSet<&str>) -> Result<(), Findings> {
     let mut findings = Findings::new();
     for peer in fleet.publish_points() {
-        let facts = match &peer.facts {
-            Ok(facts) => facts,
-            Err(_) => {
-                let all: Vec<_> = needed.iter().copied().collect();
-                findings.push(&FLEET_CANNOT_OPEN, &peer.instance, lacks(&peer.instance, &all));
-                continue;
-            }
+        let Ok(facts) = &peer.facts else {
+            let all: Vec<_> = needed.iter().copied().collect();
+            findings.push(&FLEET_CANNOT_OPEN, &peer.instance, lacks(&peer.instance, &all));
+            continue;
         };
         let (served, stored) = (facts.ring.number(), (ring.incarnation, ring.revision));
         if served > stored || served == stored && facts.ring.digest != ring.digest.to_string() {

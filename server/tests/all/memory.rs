@@ -237,24 +237,30 @@ fn nothing_of_what_the_key_was_read_from_stays_in_memory() {
         ("the octets of p", p[10..50].to_vec()),
         ("the octets of d", key.member("d")[100..140].to_vec()),
     ];
-    let mut left = Vec::new();
     for (case, provider, given) in cases {
         place.write("memory.toml", &configuration(&provider));
         let mut command = place.command(["serve", "--config", "memory.toml", "--ready-file", "ready.json"]);
         command.arg("--allow-debugging");
         command.env("SIGNING_KEY", if provider.contains("SIGNING_KEY") { given } else { "none" });
         let child = started(&place, &mut command);
-        let memory = memory(child.0.id());
-        // That we look in the right place: the public number is there.
-        let n = middle(key.jwk["n"].as_str().unwrap());
-        assert!(memory.iter().any(|(_, bytes)| count(bytes, &n) > 0), "{case}: the JWKS is in memory");
-        for (what, needle) in &needles {
-            let times: usize = memory.iter().map(|(_, bytes)| count(bytes, needle)).sum();
-            let kept = count(given.as_bytes(), needle);
-            if times != kept {
-                left.push(format!("{case}: {what} is there {times} times, not {kept}"));
+        // What a thread has in its hands while it is looked at goes with the next look; what stays, stays.
+        until(&format!("{case} to be gone from memory"), || {
+            let memory = memory(child.0.id());
+            // That we look in the right place: the public number is there.
+            let n = middle(key.jwk["n"].as_str().unwrap());
+            assert!(memory.iter().any(|(_, bytes)| count(bytes, &n) > 0), "{case}: the JWKS is in memory");
+            let left: Vec<_> = needles
+                .iter()
+                .filter_map(|(what, needle)| {
+                    let times: usize = memory.iter().map(|(_, bytes)| count(bytes, needle)).sum();
+                    let kept = count(given.as_bytes(), needle);
+                    (times != kept).then(|| format!("{case}: {what} is there {times} times, not {kept}"))
+                })
+                .collect();
+            if !left.is_empty() {
+                eprintln!("{left:?}");
             }
-        }
+            left.is_empty().then_some(())
+        });
     }
-    assert!(left.is_empty(), "{left:#?}");
 }

@@ -61,7 +61,10 @@ async fn a_database_stopped_within_a_thousand_tokens_makes_none_of_them_bad_and_
     for member in &members {
         member.until("oneseal_database_up 0").await;
         state::until("it is stale", async || (member.mint().await.status == 503).then_some(())).await;
-        assert!(member.is_ready().await, "nobody mints, so nobody leaves");
+    }
+    for member in &members {
+        // The last of them to be stale may have called another one away until a moment ago.
+        state::until("nobody mints, so nobody leaves", async || member.is_ready().await.then_some(())).await;
     }
     let tasks = work(&scene, &members, &done);
     let refused: usize = tasks.join_all().await.into_iter().sum();
