@@ -28,7 +28,9 @@ pub(crate) fn of_provider_error(kind: ErrorKind) -> &'static Code {
         ErrorKind::Unprepared => &DATABASE_MIGRATION_PENDING,
         ErrorKind::ReadOnly => &PROVIDER_READ_ONLY,
         ErrorKind::Unsealed => &PROVIDER_UNSEALED,
-        ErrorKind::Conflict | ErrorKind::AlreadyExists | ErrorKind::Fenced => &PROVIDER_CONFLICT,
+        ErrorKind::Conflict | ErrorKind::ChangeIdUsed | ErrorKind::AlreadyExists | ErrorKind::Fenced => {
+            &PROVIDER_CONFLICT
+        }
         // Kinds added later are first of all a provider that did not answer as hoped.
         _ => &PROVIDER_UNAVAILABLE,
     }

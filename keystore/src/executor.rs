@@ -146,7 +146,11 @@ impl Executor {
                 return answer::repeated(order, told, state, next);
             }
             let conditions = self.conditions(&state, &observed, order.unproven_replicas);
-            let step = steps::decide(&state, &order.request, &conditions).map_err(ExecuteError::Refused)?;
+            let mut step =
+                steps::decide(&state, &order.request, &conditions).map_err(ExecuteError::Refused)?;
+            if step.makes_half() {
+                step.notes.extend(loaded.draft.sealed_apart(&loaded.keks));
+            }
             let now = conditions.now;
             if step.edits.is_empty() {
                 let next = steps::outlook(&state, &conditions);
@@ -170,6 +174,9 @@ impl Executor {
                 }
                 Err(error) if error.kind() == ErrorKind::Conflict => {}
                 Err(error) if error.kind() == ErrorKind::OutcomeUnknown => lost = Some(error),
+                Err(error) if error.kind() == ErrorKind::ChangeIdUsed => {
+                    return Err(ExecuteError::ChangeIdOld(error));
+                }
                 Err(error) => return Err(ExecuteError::Write(error)),
             }
         }

@@ -40,7 +40,8 @@ pub struct RewrapRequest {
     pub issuer: IssuerUrl,
     /// Where the KEKs rest: the first is the one to seal under, all of them open.
     pub keks: Vec<Arc<dyn SecretProvider>>,
-    /// Seal under this one instead; those of `keks` open. Default: none, the first of `keks`.
+    /// Seal under this one instead; those of `keks` open. Needed where the ring is under another KEK than the first of
+    /// `keks`. Default: none, the first of `keks`.
     pub to_kek: Option<Arc<dyn SecretProvider>>,
     /// The ring key that is believed. Default: none, the KEK vouches for it.
     pub pin: Option<KeyId>,
@@ -61,7 +62,7 @@ pub struct RewrapRequest {
 }
 
 impl RewrapRequest {
-    /// Seals under the first of `keks` what is sealed under the others.
+    /// Seals under the first of `keks` what is not sealed; what is under another of them wants `to_kek`.
     pub fn new(issuer: IssuerUrl, keks: Vec<Arc<dyn SecretProvider>>) -> Self {
         Self {
             issuer,
@@ -252,7 +253,7 @@ impl Job<'_> {
             return Ok(Made { report, entries: None });
         }
         if self.request.to_kek.is_none() {
-            guard::check_direction(&split.public, &under, target.id())?;
+            guard::check_direction(&under, target.id())?;
         }
         if let Some(fleet) = &self.request.fleet {
             let needed = under.iter().map(String::as_str).chain([target.id()]).collect();

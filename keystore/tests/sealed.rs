@@ -269,7 +269,7 @@ async fn rewrapped(
 async fn a_ring_goes_to_another_kek_in_one_write_and_a_second_run_changes_nothing() {
     let provider = sealed_ring(&[1]).await;
     let before = document(&provider).await;
-    let done = rewrapped(&provider, &[2, 1], |_| ()).await.unwrap();
+    let done = rewrapped(&provider, &[1], |request| request.to_kek = Some(kek_provider(2))).await.unwrap();
     assert!(done.changed && done.kek_before.len() == 1 && done.ring_key_before.is_none());
     let after = document(&provider).await;
     let (old, new) =
@@ -308,6 +308,11 @@ async fn a_ring_that_went_to_a_new_kek_does_not_go_back_unless_that_is_said() {
         assert!(back.to_string().contains("kek.direction_unsaid"), "{back}");
     }
     assert_eq!(document(&provider).await, after, "nothing was written");
+    // However much comes after it: the log may have forgotten the way here.
+    let rotated = Arc::new(provider.clone());
+    executor(&rotated, &[2, 1]).execute(&rotate()).await.unwrap();
+    let bare = rewrapped(&provider, &[1, 2], |_| ()).await.unwrap_err();
+    assert!(bare.to_string().contains("kek.direction_unsaid"), "{bare}");
     let keks = [1, 2].map(kek_provider).map(|kek| kek as Arc<dyn SecretProvider>);
     let uses = kek_uses(&provider, &keks).await.unwrap();
     assert!(uses[0].seals.is_empty() && uses[1].id == done.kek && uses[1].position == Some(1), "{uses:?}");
@@ -491,7 +496,12 @@ async fn a_verb_on_a_sealed_ring_seals_what_it_makes_and_wants_the_kek() {
         assert!(refused.contains("ring.sealed_without_kek"), "{refused}");
     }
     // Half-way through a rotation of the KEK: what is made now is sealed under the new one.
-    executor(&provider, &[2, 1]).execute(&rotate()).await.unwrap();
+    let plan = executor(&provider, &[2, 1]).execute(&Order { dry_run: true, ..rotate() }).await.unwrap();
+    let done = executor(&provider, &[2, 1]).execute(&rotate()).await.unwrap();
+    for told in [plan, done] {
+        let ids = [1, 2].map(|n| Kek::from_bytes(kek_bytes(n)).unwrap().id().to_owned());
+        assert!(ids.iter().all(|id| told.notes.iter().any(|note| note.contains(id))), "{:?}", told.notes);
+    }
     let document = document(&provider).await;
     assert!(!String::from_utf8_lossy(&document).contains("\"private\""));
     let ring: Value = serde_json::from_slice(&document).unwrap();
@@ -534,7 +544,12 @@ async fn a_rewrap_waits_for_every_replica_that_signs() {
     let fleet = |facts: Facts| Fleet { now, peers: vec![peer(facts)] };
     facts.kek_ids = vec![ids[0].clone()];
     let held = fleet(facts.clone());
-    let refused = rewrapped(&provider, &[2, 1], |request| request.fleet = Some(held)).await.unwrap_err();
+    let to_two = |fleet| {
+        move |request: &mut RewrapRequest| {
+            (request.fleet, request.to_kek) = (Some(fleet), Some(kek_provider(2)));
+        }
+    };
+    let refused = rewrapped(&provider, &[1], to_two(held)).await.unwrap_err();
     let told = refused.to_string();
     assert!(told.contains("fleet.cannot_open at a-1") && told.contains(&ids[1]), "{told}");
     facts.kek_ids = ids;
@@ -544,10 +559,10 @@ async fn a_rewrap_waits_for_every_replica_that_signs() {
     let mut other = facts.clone();
     other.ring.digest = "0".repeat(64);
     for ahead in [newer, other].map(fleet) {
-        let refused = rewrapped(&provider, &[2, 1], |request| request.fleet = Some(ahead)).await.unwrap_err();
+        let refused = rewrapped(&provider, &[1], to_two(ahead)).await.unwrap_err();
         assert!(refused.to_string().contains("fleet.ahead at a-1"), "{refused}");
     }
     let ready = fleet(facts);
-    assert!(rewrapped(&provider, &[2, 1], |request| request.fleet = Some(ready)).await.unwrap().changed);
+    assert!(rewrapped(&provider, &[1], to_two(ready)).await.unwrap().changed);
     live.stop().await;
 }

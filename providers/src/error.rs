@@ -31,6 +31,9 @@ pub enum ErrorKind {
     Malformed,
     /// The record is no longer at the expected revision; reload and decide again.
     Conflict,
+    /// A change with this id was written before, as another revision; nothing was changed. The store remembers it
+    /// longer than the record itself may.
+    ChangeIdUsed,
     /// `create` found a record; load it.
     AlreadyExists,
     /// The write came from a leadership that has been superseded.

@@ -58,7 +58,7 @@ pub trait SecretProvider: fmt::Debug + Send + Sync + 'static {
     /// Replaces the record if it still is at `expected`, and returns the new revision.
     ///
     /// # Errors
-    /// `Conflict`, `NotFound`, `Fenced`, `ReadOnly`, `TooLarge`, `Unsealed`, `Denied`, `Unavailable`, `OutcomeUnknown`.
+    /// `Conflict`, `ChangeIdUsed`, `NotFound`, `Fenced`, `ReadOnly`, `TooLarge`, `Unsealed`, `Denied`, `Unavailable`, `OutcomeUnknown`.
     ///
     /// # Cancel safety
     /// Dropping the future after its first poll is as `OutcomeUnknown`: the record is the old one or the new one,

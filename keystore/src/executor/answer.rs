@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::{ExecuteError, Order};
 use crate::ring::edit::Told;
-use crate::steps::{Next, State, Step};
+use crate::steps::{EMERGENCY_JOINED, Next, State, Step};
 
 /// The ring as the store holds it.
 #[derive(Clone, Debug)]
@@ -35,8 +35,8 @@ pub struct Done {
     pub next: Vec<Next>,
     /// What else is worth knowing.
     pub notes: Vec<String>,
-    /// Whether an earlier order had done it: one of the same id, or another one of the same content, and then there are
-    /// no changes. `state` is that of now.
+    /// Whether an earlier order had done it: one of the same id, or another one of the same content, and then no key is
+    /// among the changes. `state` is that of now.
     pub is_repeated: bool,
     /// Whether nothing was done at all, and this is what would be.
     pub is_dry_run: bool,
@@ -67,7 +67,7 @@ pub(super) fn done(
         state,
         next,
         notes: step.notes.clone(),
-        is_repeated: false,
+        is_repeated: step.is_absorbed(),
         is_dry_run: false,
     }
 }
@@ -100,5 +100,12 @@ pub(super) fn repeated(
     if !is_same {
         return Err(ExecuteError::ChangeIdTaken);
     }
-    Ok(Done { is_repeated: true, ..done(order, &Step::default(), changes, state, next, at) })
+    let mut step = Step::default();
+    if changes.iter().all(|(kind, _)| kind == EMERGENCY_JOINED) {
+        step.notes.push(JOINED.to_owned());
+    }
+    Ok(Done { is_repeated: true, ..done(order, &step, changes, state, next, at) })
 }
+
+const JOINED: &str = "it came while an emergency was open, whose keys were burned already, and burned none itself; what has \
+                      come since was not touched: to burn that too, give a new order with another id";

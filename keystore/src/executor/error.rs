@@ -37,6 +37,12 @@ pub enum ExecuteError {
     /// The id names another change.
     #[error("this change id, or Idempotency-Key, was used for another change: choose a new one")]
     ChangeIdTaken,
+    /// The id names a change that the ring's log tells nothing of any more, and its store does.
+    #[error(
+        "this order was carried out before, too long ago to tell what it did; nothing was done now, and a new order wants \
+         a new id"
+    )]
+    ChangeIdOld(#[source] ProviderError),
     /// The reason is too long for the log, or not text.
     #[error("a reason has at most 200 bytes, and no control characters")]
     BadReason,
@@ -75,9 +81,12 @@ impl ExecuteError {
             Self::Unreadable(found) | Self::WouldBeRefused(found) => {
                 Some(found.exit().unwrap_or(Exit::Refused))
             }
-            Self::BareKeys | Self::PublicOnly | Self::ChangeIdTaken | Self::BadReason | Self::NoPermit => {
-                Some(Exit::Refused)
-            }
+            Self::BareKeys
+            | Self::PublicOnly
+            | Self::ChangeIdTaken
+            | Self::ChangeIdOld(_)
+            | Self::BadReason
+            | Self::NoPermit => Some(Exit::Refused),
             Self::Draft(DraftError::Locked) => Some(Exit::Refused),
             Self::Registry(_) | Self::OutcomeUnknown(_) => Some(Exit::Unavailable),
             Self::Contended => Some(Exit::TryLater),
@@ -100,7 +109,7 @@ impl ExecuteError {
             }
             Self::BareKeys => "keys.bare",
             Self::PublicOnly => "keys.public_only",
-            Self::ChangeIdTaken => "keys.change_id_taken",
+            Self::ChangeIdTaken | Self::ChangeIdOld(_) => "keys.change_id_taken",
             Self::BadReason => "keys.bad_reason",
             Self::NoPermit => "keys.no_permit",
             Self::Registry(_) => "keys.registry_unavailable",

@@ -156,6 +156,19 @@ impl Draft {
         Ok(())
     }
 
+    /// What is to be told where new halves would be sealed under another KEK than the ring key is, which every rewrap
+    /// takes along.
+    pub fn sealed_apart(&self, keks: &Keks) -> Option<String> {
+        let (theirs, ours) = (self.ring_half.as_ref()?.kek()?, keks.current()?.id());
+        (theirs != ours).then(|| {
+            format!(
+                "the new keys are sealed under the KEK {ours}, which is [kek] here, and the ring key under {theirs}: if \
+                 {theirs} is the newer one, make it [kek] everywhere, then `oneseal keys rewrap --to-kek` with its URI; \
+                 if {ours} has leaked, revoke these keys too after that"
+            )
+        })
+    }
+
     /// What a decision looks at: public facts alone.
     ///
     /// # Errors
@@ -289,6 +302,8 @@ impl Draft {
         let now_s = now.as_secs();
         match edit {
             Edit::Times(times) => self.set_times(times)?,
+            // Its entry in the log is all there is.
+            Edit::JoinEmergency => {}
             Edit::Publish { algorithm, activate_after, emergency, .. } => {
                 let key = made.next().ok_or(DraftError::Shape("a key was not made"))?;
                 let mut view = published(key.public(), *algorithm, now_s);

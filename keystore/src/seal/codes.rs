@@ -15,14 +15,14 @@ pub(super) static KEK_WEAK: Code = Code::refused(
     "kek.weak",
     "The key-encryption key is plainly not random, and whoever guesses it can write the ring.",
     "Make one with `oneseal keys new-kek`; if the ring is sealed under this one, name it as previous and run `keys \
-     rewrap`.",
+     rewrap --to-kek` with the URI of the new one.",
 );
 pub(crate) static KEK_PREVIOUS_NEEDED: Code = Code::warning(
     "kek.previous_needed",
     "Private halves are still sealed under a previous KEK: a replica without it could not sign.",
     "Keep it configured. If it is the newer of the two, as after `keys rewrap --to-kek`, make it [kek] and the other one \
-     kek.previous, replica by replica; if it is the older one, seal the ring under [kek] by `oneseal keys rewrap`. `oneseal \
-     keys keks` tells which configured KEK has which id.",
+     kek.previous, replica by replica; if it is the older one, seal the ring under [kek] by `oneseal keys rewrap \
+     --to-kek` with its URI. `oneseal keys keks` tells which configured KEK has which id.",
 );
 pub(crate) static KEK_PREVIOUS_UNNEEDED: Code = Code::info(
     "kek.previous_unneeded",

@@ -157,7 +157,7 @@ impl Request {
                 &["key.retired", "key.removed", "key.private_erased", "ring.times_changed"]
             }
             Self::RollBack { .. } => &["key.rolled_back"],
-            Self::Revoke { .. } => &["key.revoked"],
+            Self::Revoke { .. } => &["key.revoked", EMERGENCY_JOINED],
             Self::Adopt(_) => &["key.adopted", "key.extended"],
         }
     }
@@ -241,6 +241,8 @@ pub enum Edit {
         /// Which.
         kid: String,
     },
+    /// No key changes: a revocation came while an emergency was open, and the log remembers it.
+    JoinEmergency,
 }
 
 /// A key from elsewhere.
@@ -279,13 +281,14 @@ impl Edit {
             Self::ErasePrivate { .. } => "key.private_erased",
             Self::Remove { .. } => "key.removed",
             Self::Revoke { .. } => "key.revoked",
+            Self::JoinEmergency => EMERGENCY_JOINED,
         }
     }
 
     /// The key that it is about, if that is there already.
     pub fn kid(&self) -> Option<&str> {
         match self {
-            Self::Times(_) | Self::Publish { .. } => None,
+            Self::Times(_) | Self::Publish { .. } | Self::JoinEmergency => None,
             Self::Adopt(adopted) => Some(adopted.kid.as_str()),
             Self::Activate { kid, .. }
             | Self::RollBack { kid, .. }
@@ -330,11 +333,34 @@ pub fn decide(state: &State, request: &Request, conditions: &Conditions<'_>) -> 
     if asked.edits.is_empty() && !matches!(request, Request::Retire { kid: None }) {
         return Ok(asked);
     }
+    if asked.is_absorbed() {
+        return Ok(asked);
+    }
     let is_touched = |edit: &Edit| untouched && asked.edits.iter().any(|other| other.kid() == edit.kid());
     step.edits.extend(due.into_iter().filter(|edit| !is_touched(edit)));
     step.edits.extend(asked.edits);
     step.notes.extend(asked.notes);
     Ok(step)
+}
+
+/// The kind of the log entry of [`Edit::JoinEmergency`].
+pub(crate) const EMERGENCY_JOINED: &str = "ring.emergency_joined";
+
+impl Step {
+    /// Whether another order's emergency has done what was asked for: this one is remembered, and nothing else.
+    pub fn is_absorbed(&self) -> bool {
+        matches!(*self.edits, [Edit::JoinEmergency])
+    }
+
+    /// Whether a private half is written that was not there.
+    pub(crate) fn makes_half(&self) -> bool {
+        let makes = |edit: &Edit| match edit {
+            Edit::Publish { .. } => true,
+            Edit::Adopt(adopted) => adopted.with_private,
+            _ => false,
+        };
+        self.edits.iter().any(makes)
+    }
 }
 
 impl State {

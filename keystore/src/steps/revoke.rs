@@ -5,8 +5,9 @@
 //! point serves the first, or after the emergency wait.
 //!
 //! Between the two an emergency is open, and the same order again, by a second operator or a script, burns nothing that the
-//! first has made: its successors were never in what has leaked, and to burn them would begin the wait anew. Who knows
-//! that they have leaked too names them, or a `since` that is later than they are.
+//! first has made: its successors were never in what has leaked, and to burn them would begin the wait anew. It is written
+//! into the log all the same, under its own id: else it would be a new order when it comes again, after the emergency,
+//! because its answer was lost. Who knows that they have leaked too names them, or a `since` that is later than they are.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +25,7 @@ pub(super) fn decide(
 ) -> Result<Step, Refusal> {
     let burned = burned(state, kids, since)?;
     if burned.is_empty() && kids.is_empty() && state.keys.iter().any(is_successor) {
-        return Ok(Step { edits: Vec::new(), notes: vec![OPEN.to_owned()] });
+        return Ok(Step { edits: vec![Edit::JoinEmergency], notes: vec![OPEN.to_owned()] });
     }
     if burned.is_empty() {
         return Err(Refusal::Nothing("no key's private half was in the store in that time"));

@@ -1,7 +1,7 @@
 //! The verbs one after the other, with the times at which each may come.
 
 use oneseal_coordination::{Clock, UnixTime};
-use oneseal_keystore::executor::{ExecuteError, Executor};
+use oneseal_keystore::executor::{ExecuteError, Executor, Order};
 use oneseal_keystore::material::PrivateKey;
 use oneseal_keystore::ring::KeyState::{Active, Pending, Retiring};
 use oneseal_keystore::steps::{Adoption, Foreign, Refusal, Request};
@@ -143,9 +143,11 @@ async fn a_second_alarm_in_an_open_emergency_burns_nothing_that_the_first_has_ma
     let since = Request::Revoke { kids: Vec::new(), since: Some(T0) };
     for again in [revoke(), since] {
         let again = bench.order(again).await.unwrap();
-        assert!(again.is_repeated && again.changes.is_empty(), "{again:?}");
+        assert!(again.is_repeated && again.change_id.is_some(), "{again:?}");
+        let kinds: Vec<_> = again.changes.iter().map(|change| &*change.kind).collect();
+        assert_eq!(kinds, ["ring.emergency_joined"]);
         assert!(again.notes[0].contains("keys activate"), "{:?}", again.notes);
-        assert_eq!(again.state.revision, first.state.revision, "nothing is written");
+        assert_eq!(again.state.keys, first.state.keys, "no key is touched");
     }
     // A key that came after it is burned; the successor keeps its place.
     let other = Request::Rotate { algorithms: vec![Algorithm::EdDsa], rsa_bits: None };
@@ -165,6 +167,27 @@ async fn a_second_alarm_in_an_open_emergency_burns_nothing_that_the_first_has_ma
     // The emergency is over: what signs now is burned like any other.
     let burned = bench.order(revoke()).await.unwrap();
     assert_eq!(burned.changes[0].kind, "key.revoked");
+}
+
+/// The answer to the second alarm is lost, the emergency ends, and it comes again under its id.
+#[tokio::test]
+async fn an_alarm_that_an_open_emergency_took_in_is_remembered_under_its_own_id() {
+    let bench = Bench::new(Rotation::lab()).await;
+    bench.order(revoke()).await.unwrap();
+    let second = order(revoke());
+    let dry = bench.executor.execute(&Order { dry_run: true, ..order(revoke()) }).await.unwrap();
+    assert!(dry.is_repeated && dry.is_dry_run && dry.change_id.is_none(), "{dry:?}");
+    let first = bench.executor.execute(&second).await.unwrap();
+    bench.pass(3);
+    bench.order(activate()).await.unwrap();
+    let signing = bench.states().await;
+    assert_eq!(signing[0].1, Active);
+    let again = bench.executor.execute(&second).await.unwrap();
+    assert!(again.is_repeated && again.notes[0].contains("another id"), "{again:?}");
+    assert_eq!((again.change_id, again.changes), (first.change_id, first.changes));
+    let other = Order { change_id: second.change_id, ..order(rotate()) };
+    assert_eq!(bench.executor.execute(&other).await.unwrap_err().code(), "keys.change_id_taken");
+    assert_eq!(bench.states().await, signing, "what signs now was burned by nobody");
 }
 
 #[tokio::test]

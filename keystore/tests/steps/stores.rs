@@ -52,6 +52,18 @@ async fn an_id_that_comes_again_for_something_else_is_refused_whatever_the_verb(
     assert_eq!(told, [again.request.fingerprint()], "in the first entry of its change alone");
 }
 
+/// The ring's log is short, and its store may remember for longer.
+#[tokio::test]
+async fn an_id_that_the_store_alone_remembers_is_never_carried_out_again() {
+    let bench = Bench::new(Rotation::lab()).await;
+    let before = bench.document().await;
+    bench.provider.fail_next_write(ErrorKind::ChangeIdUsed);
+    let refused = bench.order(revoke()).await.unwrap_err();
+    assert_eq!((refused.code(), refused.exit().unwrap().code()), ("keys.change_id_taken", 78), "{refused}");
+    assert!(refused.to_string().contains("too long ago"), "{refused}");
+    assert_eq!(bench.document().await, before);
+}
+
 #[tokio::test]
 async fn events_tell_the_algorithm_of_a_key_that_has_left() {
     let bench = Bench::on(MemoryProvider::new().journaling(), Rotation::lab()).await;

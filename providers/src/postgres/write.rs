@@ -49,7 +49,11 @@ impl PostgresProvider {
         let fleet = self.fleet(tx, expected.is_some()).await?;
         let row = match expected {
             None => self.create_row(tx, &fleet, document, change).await?,
-            Some(expected) => self.replace_row(tx, &fleet, expected, document, change).await?,
+            Some(expected) => {
+                let row = self.replace_row(tx, &fleet, expected, document, change).await?;
+                self.check_id(tx, &fleet, document, change).await?;
+                row
+            }
         };
         // Its row is locked, so that no migration takes away what was written before this transaction ends.
         tx.check_binary(&USED).await.map_err(|error| self.failed(error))?;
@@ -130,6 +134,25 @@ impl PostgresProvider {
         })
     }
 
+    /// A change is carried out once, however long ago that was. Asked behind the write, which holds the row: whoever has
+    /// written the same just now is a conflict, and is found by loading.
+    async fn check_id(
+        &self,
+        tx: &mut WriteTx,
+        fleet: &str,
+        document: &Document<'_>,
+        change: &Change,
+    ) -> Result<(), ProviderError> {
+        let id = change.id.to_string();
+        let written = sqlx::query(WRITTEN_BEFORE).bind(fleet).bind(&*id);
+        let written = written.bind(document.incarnation).bind(document.revision);
+        let written = tx.fetch_optional(written).await.map_err(|error| self.failed(error))?;
+        let Some(row) = written else { return Ok(()) };
+        let revision: i64 = row.try_get("revision").map_err(|error| self.unreadable(error))?;
+        let detail = format!("the change {id} was carried out as revision {revision}");
+        Err(self.fault(ErrorKind::ChangeIdUsed, detail))
+    }
+
     /// The name of the fleet whose row is written.
     async fn fleet(&self, tx: &mut WriteTx, is_there: bool) -> Result<String, ProviderError> {
         if let Whose::Fleet(fleet) = &self.whose {
@@ -148,6 +171,11 @@ impl PostgresProvider {
         }
     }
 }
+
+const WRITTEN_BEFORE: &str = "
+SELECT revision FROM oneseal.ring_history
+WHERE fleet = $1 AND change_id = $2::text::uuid AND (incarnation, revision) <> ($3, $4)
+ORDER BY id LIMIT 1";
 
 const IS_THERE: &str = "SELECT 1 FROM oneseal.rings WHERE fleet = $1";
 

@@ -37,6 +37,27 @@ fn history_has_every_revision_and_no_private_half() {
 }
 
 #[test]
+fn a_change_is_written_once_however_long_ago_that_was() {
+    let Some(server) = Postgres::shared() else { return };
+    let database = migrated(server);
+    let provider = provider(&database.url());
+    block_on(async {
+        let once = change();
+        let at = provider.create(ring(1, "eyJ"), change()).await.unwrap();
+        let before = at.clone();
+        let at = provider.replace(&at, ring(2, "eyJ"), once.clone()).await.unwrap();
+        // Who has the same order in hand at the same time is told to look, and finds it.
+        let same = provider.replace(&before, ring(2, "eyJ"), once.clone()).await.unwrap_err();
+        assert_eq!(same.kind(), ErrorKind::Conflict, "{same}");
+        let at = provider.replace(&at, ring(3, "eyJ"), change()).await.unwrap();
+        let again = provider.replace(&at, ring(4, "eyJ"), once).await.unwrap_err();
+        assert_eq!(again.kind(), ErrorKind::ChangeIdUsed, "{again}");
+        assert!(again.detail().ends_with("as revision 2"), "{again}");
+        assert_eq!(provider.load().await.unwrap().revision, at, "nothing was written");
+    });
+}
+
+#[test]
 fn the_event_is_there_with_the_row_or_neither_is() {
     let Some(server) = Postgres::shared() else { return };
     let database = migrated(server);

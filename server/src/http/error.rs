@@ -256,7 +256,7 @@ impl From<ExecuteError> for ApiError {
         let words = key_answers::words(&error);
         let is_early = matches!(&error, ExecuteError::Refused(refusal) if refusal.not_before().is_some());
         let answer = match error.exit() {
-            _ if matches!(error, ExecuteError::ChangeIdTaken) => {
+            _ if matches!(error, ExecuteError::ChangeIdTaken | ExecuteError::ChangeIdOld(_)) => {
                 Self::new(StatusCode::CONFLICT, "conflict", words)
             }
             Some(Exit::TryLater) if is_early => Self::new(StatusCode::CONFLICT, "too_early", words),

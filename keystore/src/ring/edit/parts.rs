@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 use super::DraftError;
 use crate::json;
 use crate::material::PrivateKey;
-use crate::seal::{Kek, Keks, SealError, SealedFor};
+use crate::seal::{self, Kek, Keks, SealError, SealedFor};
 
 /// A private half as it rests: the member's name and its JSON text.
 pub(super) struct Half {
@@ -27,6 +27,12 @@ impl Half {
             error => DraftError::Seal(error),
         })?;
         Ok(PrivateKey::parse(jwk.as_bytes())?)
+    }
+
+    /// The id of the KEK that a sealed one names.
+    pub(super) fn kek(&self) -> Option<String> {
+        let jwe: &str = serde_json::from_str(&self.text).ok()?;
+        seal::kek_of(jwe).ok()
     }
 
     /// As a new key is written: sealed where there is a KEK.
