@@ -353,7 +353,7 @@ async fn a_replica_starts_in_every_state_of_a_kek_rotation() {
     }
     assert!(start(&half_way, options(&[2])).await.is_err(), "half-way, without the old one");
     let provider = MemoryProvider::with(entries(&half_way));
-    rewrapped(&provider, &[2, 1], |_| ()).await.unwrap();
+    rewrapped(&provider, &[1], |request| request.to_kek = Some(kek_provider(2))).await.unwrap();
     let after = document(&provider).await;
     for (keks, works) in [(&[2][..], true), (&[2, 1], true), (&[1, 2], true), (&[1], false)] {
         assert_eq!(start(&after, options(keks)).await.is_ok(), works, "after, {keks:?}");
@@ -367,7 +367,7 @@ async fn a_replica_starts_in_every_state_of_a_kek_rotation() {
 async fn a_serving_replica_without_the_new_kek_publishes_and_signs_on_until_it_restarts() {
     let provider = sealed_ring(&[1]).await;
     let mut live = Live::open(&document(&provider).await, options(&[1])).await;
-    rewrapped(&provider, &[2, 1], |_| ()).await.unwrap();
+    rewrapped(&provider, &[1], |request| request.to_kek = Some(kek_provider(2))).await.unwrap();
     let after = document(&provider).await;
     live.put(&after);
     let snapshot = live.swapped().await;
@@ -387,7 +387,7 @@ async fn a_kek_that_comes_later_is_read_when_a_record_names_it() {
     with_slot.keks = vec![slot.clone(), kek_provider(1)];
     let mut live = Live::open(&document(&provider).await, with_slot).await;
     slot.set(Entries::single("kek", kek_bytes(2).to_vec()));
-    rewrapped(&provider, &[2, 1], |_| ()).await.unwrap();
+    rewrapped(&provider, &[1], |request| request.to_kek = Some(kek_provider(2))).await.unwrap();
     live.put(&document(&provider).await);
     live.swapped().await;
     assert_eq!(live.keystore.keks().ids().count(), 2, "the new one and the old");
