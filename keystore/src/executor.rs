@@ -145,7 +145,8 @@ impl Executor {
                 let next = steps::outlook(&state, &self.conditions(&state, &observed, true));
                 return answer::repeated(order, told, state, next);
             }
-            let conditions = self.conditions(&state, &observed, order.unproven_replicas);
+            let mut conditions = self.conditions(&state, &observed, order.unproven_replicas);
+            conditions.seals_under = loaded.keks.current().map(|kek| kek.id().to_owned());
             let mut step =
                 steps::decide(&state, &order.request, &conditions).map_err(ExecuteError::Refused)?;
             if step.makes_half() {
@@ -157,6 +158,8 @@ impl Executor {
                 return Ok(answer::done_before(order, &step, state, next, now));
             }
             if order.dry_run {
+                let now = conditions.now;
+                self.try_out(loaded, order, &state, now).await?;
                 let next = steps::outlook(&state, &conditions);
                 return Ok(answer::dry(order, &step, state, next, now));
             }
@@ -181,6 +184,55 @@ impl Executor {
             }
         }
         Err(lost.map_or(ExecuteError::Contended, ExecuteError::OutcomeUnknown))
+    }
+
+    /// Whether a change could be written at all: everything but the rules of the verbs, which are for the moment of an order.
+    /// Nothing is changed.
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute); an emergency would meet the same.
+    ///
+    /// # Cancel safety
+    /// Changes nothing.
+    pub async fn rehearse(&self) -> Result<(), ExecuteError> {
+        let order = Order {
+            change_id: Uuid::new_v4(),
+            actor: "a rehearsal".to_owned(),
+            reason: String::new(),
+            request: Request::Retire { kid: None },
+            unproven_replicas: true,
+            dry_run: true,
+        };
+        let loaded = self.load().await?;
+        let state = loaded.draft.state().map_err(ExecuteError::Draft)?;
+        let now = self.clock.wall();
+        self.try_out(loaded, &order, &state, now).await
+    }
+
+    /// Does with a revision that changes nothing what is done with every other one, and takes it back.
+    async fn try_out(
+        &self,
+        loaded: Loaded,
+        order: &Order,
+        state: &State,
+        now: UnixTime,
+    ) -> Result<(), ExecuteError> {
+        let Loaded { mut draft, name, record, keks } = loaded;
+        draft.unlock(&keks).map_err(ExecuteError::Draft)?;
+        let by = Signature {
+            change_id: order.change_id,
+            actor: &order.actor,
+            reason: &order.reason,
+            request: None,
+        };
+        let mut bytes = draft.commit(&by, now).map_err(ExecuteError::Draft)?;
+        let document = SecretBytes::new(std::mem::take(&mut *bytes));
+        let (entries, change) = written(&record, &name, document, order, event(order, &[], state, state));
+        match self.provider.rehearse(&record.revision, entries, change).await {
+            // Somebody has just written: so it can be done.
+            Err(error) if error.kind() == ErrorKind::Conflict => Ok(()),
+            outcome => outcome.map_err(ExecuteError::Write),
+        }
     }
 
     fn conditions<'a>(&'a self, state: &State, observed: &'a Observed, is_accepted: bool) -> Conditions<'a> {
@@ -250,20 +302,32 @@ impl Executor {
         order: &Order,
         event: EventDraft,
     ) -> Result<Revision, oneseal_providers::ProviderError> {
-        let mut entries = Entries::new();
-        for (other, value) in record.entries.iter().filter(|(other, _)| *other != name) {
-            entries.insert(other, value.expose().to_vec());
-        }
-        entries.insert(name, document);
-        let change = Change {
-            id: order.change_id,
-            actor: order.actor.clone(),
-            reason: order.reason.clone(),
-            event,
-            fence: None,
-        };
+        let (entries, change) = written(record, name, document, order, event);
         self.provider.replace(&record.revision, entries, change).await
     }
+}
+
+/// What a provider is given: `document` under `name`, and the other entries as they are.
+fn written(
+    record: &Record,
+    name: &str,
+    document: SecretBytes,
+    order: &Order,
+    event: EventDraft,
+) -> (Entries, Change) {
+    let mut entries = Entries::new();
+    for (other, value) in record.entries.iter().filter(|(other, _)| *other != name) {
+        entries.insert(other, value.expose().to_vec());
+    }
+    entries.insert(name, document);
+    let change = Change {
+        id: order.change_id,
+        actor: order.actor.clone(),
+        reason: order.reason.clone(),
+        event,
+        fence: None,
+    };
+    (entries, change)
 }
 
 /// A record whose ring was read and found good.

@@ -78,6 +78,24 @@ pub trait SecretProvider: fmt::Debug + Send + Sync + 'static {
     /// # Cancel safety
     /// As for [`replace`](Self::replace).
     fn create(&self, entries: Entries, change: Change) -> BoxFuture<'_, Result<Revision, ProviderError>>;
+
+    /// Does all that [`replace`](Self::replace) would do and takes it back: nothing is left of it, and what would have stood
+    /// against it is told. Default: there is nothing that only the writing itself finds out.
+    ///
+    /// # Errors
+    /// As [`replace`](Self::replace), but never with an unknown outcome.
+    ///
+    /// # Cancel safety
+    /// Changes nothing.
+    fn rehearse<'a>(
+        &'a self,
+        expected: &'a Revision,
+        entries: Entries,
+        change: Change,
+    ) -> BoxFuture<'a, Result<(), ProviderError>> {
+        let _ = (expected, entries, change);
+        Box::pin(std::future::ready(Ok(())))
+    }
 }
 
 /// A shared provider is a provider, whether its kind is known or not.
@@ -105,6 +123,15 @@ impl<P: SecretProvider + ?Sized> SecretProvider for Arc<P> {
 
     fn create(&self, entries: Entries, change: Change) -> BoxFuture<'_, Result<Revision, ProviderError>> {
         P::create(self, entries, change)
+    }
+
+    fn rehearse<'a>(
+        &'a self,
+        expected: &'a Revision,
+        entries: Entries,
+        change: Change,
+    ) -> BoxFuture<'a, Result<(), ProviderError>> {
+        P::rehearse(self, expected, entries, change)
     }
 }
 

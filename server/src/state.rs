@@ -98,10 +98,11 @@ impl State {
         if !fleet.has_caught_up() {
             return Readiness::Behind;
         }
-        if fleet.is_yielding() && self.issuer.health().minting == Minting::Stale {
-            return Readiness::Yielded;
+        match self.issuer.health().minting {
+            Minting::Stale if fleet.is_yielding() => Readiness::Stale,
+            Minting::NoKey(_) if fleet.is_yielding() => Readiness::Unopened,
+            _ => Readiness::Ready,
         }
-        Readiness::Ready
     }
 }
 
@@ -117,7 +118,9 @@ pub(crate) enum Readiness {
     /// Others serve a newer revision, and this one has never served the newest.
     Behind,
     /// It is stale, and another one mints.
-    Yielded,
+    Stale,
+    /// It cannot open the key that signs, and another one mints.
+    Unopened,
 }
 
 impl Readiness {
@@ -128,7 +131,8 @@ impl Readiness {
             Self::Starting => "starting",
             Self::Draining => "draining",
             Self::Behind => "behind",
-            Self::Yielded => "stale_and_another_mints",
+            Self::Stale => "stale_and_another_mints",
+            Self::Unopened => "no_key_and_another_mints",
         }
     }
 }

@@ -109,6 +109,25 @@ fn what_cannot_be_undone_wants_yes_and_says_what_it_would_do() {
     assert_eq!(lab.states(), ["active"]);
 }
 
+/// Whichever of them comes last to the second commit finds it done.
+#[test]
+fn two_that_wait_for_the_end_of_one_emergency_both_see_it() {
+    let lab = Lab::new();
+    assert_eq!(lab.keys("revoke", &["--yes", "--no-wait"]).code, Some(0));
+    let answers: Vec<_> = std::thread::scope(|scope| {
+        let ask = || lab.keys("revoke", &["--yes", "--json"]);
+        let both = [scope.spawn(ask), scope.spawn(ask)];
+        both.into_iter().map(|one| one.join().expect("no panic")).collect()
+    });
+    for answer in &answers {
+        assert_eq!(answer.code, Some(0), "{answer:?}");
+    }
+    let changes: Vec<_> = answers.iter().map(|answer| answer.json()["changes"].clone()).collect();
+    let kinds = |changes: &Value| changes.as_array().expect("changes").len();
+    assert_eq!(changes.iter().map(kinds).sum::<usize>(), 1, "one of them let it sign: {answers:?}");
+    assert_eq!(lab.states(), ["active"]);
+}
+
 #[test]
 fn the_same_change_id_does_it_once() {
     let lab = Lab::new();

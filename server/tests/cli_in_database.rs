@@ -160,6 +160,58 @@ fn a_ring_is_not_sealed_under_what_a_replica_cannot_open() {
     assert_eq!(run(&mut host.command(&rewrap)).done().json()["changed"], true);
 }
 
+/// Not in the emergency.
+#[test]
+fn that_no_change_would_be_written_is_told_before_one_is_wanted() {
+    let Some(host) = Host::new() else { return };
+    run(&mut host.command(&["keys", "init"])).done();
+    let check = || {
+        let checked = run(&mut host.command(&["check", "--json"])).json();
+        let findings = checked["findings"].as_array().expect("findings").clone();
+        findings.into_iter().find(|finding| finding["code"] == "database.not_writable")
+    };
+    let preview = ["keys", "revoke", "--direct", "--dry-run"];
+    let rows =
+        "SELECT (SELECT count(*) FROM oneseal.events) || ' ' || (SELECT count(*) FROM oneseal.ring_history)";
+    let before = host.database.execute(rows);
+    assert_eq!(check(), None);
+    run(&mut host.command(&preview)).done();
+    for (breaks, mends) in [
+        (
+            "UPDATE oneseal.event_head SET at = 'zzz'",
+            "UPDATE oneseal.event_head SET at = (SELECT max(at) FROM oneseal.events)",
+        ),
+        (
+            "ALTER TABLE oneseal.event_head RENAME at TO moment",
+            "ALTER TABLE oneseal.event_head RENAME moment TO at",
+        ),
+        (
+            "ALTER TABLE oneseal.rings RENAME written_by TO hand",
+            "ALTER TABLE oneseal.rings RENAME hand TO written_by",
+        ),
+        (
+            "ALTER TABLE oneseal.ring_history RENAME digest TO sum",
+            "ALTER TABLE oneseal.ring_history RENAME sum TO digest",
+        ),
+        // The owner of the tables is above row level security; what it does to others is what a trigger does to all.
+        (
+            "CREATE FUNCTION oneseal.no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE insufficient_privilege; END'; \
+             CREATE TRIGGER no BEFORE INSERT ON oneseal.events FOR EACH ROW EXECUTE FUNCTION oneseal.no()",
+            "DROP FUNCTION oneseal.no() CASCADE",
+        ),
+    ] {
+        host.database.execute(breaks);
+        let found = check().unwrap_or_else(|| panic!("{breaks}: nothing is found"));
+        assert_eq!(found["severity"], "warning", "{found}");
+        let refused = run(&mut host.command(&preview));
+        assert!(refused.code != Some(0) && refused.out.is_empty(), "{breaks}: {refused:?}");
+        host.database.execute(mends);
+        assert_eq!(check(), None, "{mends}");
+    }
+    assert_eq!(host.database.execute(rows), before, "nothing was left behind");
+    assert_eq!(host.revision(), "1");
+}
+
 #[test]
 fn a_private_half_leaves_only_once_the_log_has_it_and_by_names_alone() {
     let Some(host) = Host::new() else { return };

@@ -8,12 +8,14 @@
 mod check;
 mod facts;
 mod memory;
+mod openers;
 
 pub use check::{
     CODES, FLEET_BEHIND, FLEET_INSTANCE_IN_USE, FLEET_JWKS_DIFFERS, FLEET_UNREADABLE, Judgement, Own, judge,
 };
 pub use facts::{FactKey, Facts, FactsError, RingFacts};
 pub use memory::Memory;
+pub(crate) use openers::FLEET_CANNOT_OPEN;
 
 use oneseal_coordination::UnixTime;
 

@@ -6,7 +6,7 @@ use crate::ring::KeyState;
 use serde_json::json;
 
 /// A replica that signs with the first of `kids` and serves `revision` of the first incarnation; 0 for bare keys.
-fn facts(revision: u64, kids: &[&str]) -> Facts {
+pub(super) fn facts(revision: u64, kids: &[&str]) -> Facts {
     let digest = Digest::of(format!("{revision}{kids:?}").as_bytes()).to_string();
     let key = |(i, kid): (usize, &&str)| FactKey {
         kid: (*kid).to_owned(),
@@ -38,7 +38,7 @@ fn facts(revision: u64, kids: &[&str]) -> Facts {
     }
 }
 
-fn peer(instance: &str, state: PeerState, facts: Facts) -> Peer {
+pub(super) fn peer(instance: &str, state: PeerState, facts: Facts) -> Peer {
     Peer {
         instance: instance.to_owned(),
         boot_id: "b".to_owned(),

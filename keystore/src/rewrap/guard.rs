@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use crate::findings::{Code, Exit};
-use crate::fleet::Fleet;
+use crate::fleet::{FLEET_CANNOT_OPEN, Fleet};
 use crate::{Findings, Identity};
 
 /// The rows of this file.
@@ -16,11 +16,12 @@ pub(super) static CODES: &[&Code] = &[&FLEET_CANNOT_OPEN, &FLEET_AHEAD, &KEK_DIR
 pub(super) fn check_fleet(fleet: &Fleet, ring: &Identity, needed: &BTreeSet<&str>) -> Result<(), Findings> {
     let mut findings = Findings::new();
     for peer in fleet.publish_points() {
-        let Ok(facts) = &peer.facts else {
-            let all: Vec<_> = needed.iter().copied().collect();
-            findings.push(&FLEET_CANNOT_OPEN, &peer.instance, lacks(&peer.instance, &all));
-            continue;
-        };
+        let missing = peer.lacks(needed.iter().copied());
+        if !missing.is_empty() {
+            let message = format!("{} has not said that it has {}", peer.instance, missing.join(", "));
+            findings.push(&FLEET_CANNOT_OPEN, &peer.instance, message);
+        }
+        let Ok(facts) = &peer.facts else { continue };
         let (served, stored) = (facts.ring.number(), (ring.incarnation, ring.revision));
         if served > stored || served == stored && facts.ring.digest != ring.digest.to_string() {
             let message = format!(
@@ -35,14 +36,6 @@ pub(super) fn check_fleet(fleet: &Fleet, ring: &Identity, needed: &BTreeSet<&str
                 },
             );
             findings.push(&FLEET_AHEAD, &peer.instance, message);
-        }
-        if !facts.keys.iter().any(|key| key.has_private) {
-            continue;
-        }
-        let missing: Vec<_> =
-            needed.iter().filter(|id| !facts.kek_ids.iter().any(|has| has == *id)).copied().collect();
-        if !missing.is_empty() {
-            findings.push(&FLEET_CANNOT_OPEN, &peer.instance, lacks(&peer.instance, &missing));
         }
     }
     if findings.is_empty() { Ok(()) } else { Err(findings) }
@@ -65,16 +58,6 @@ pub(super) fn check_direction(under: &BTreeSet<String>, target: &str) -> Result<
     Err(findings)
 }
 
-fn lacks(instance: &str, keks: &[&str]) -> String {
-    format!("{instance} has not said that it has {}", keks.join(", "))
-}
-
-static FLEET_CANNOT_OPEN: Code = Code::error(
-    "fleet.cannot_open",
-    Exit::TryLater,
-    "A replica that signs has not every key-encryption key that this needs: after a restart it could not sign.",
-    "Give it the KEKs that the finding names, as [kek] or among kek.previous, restart it, and run this again.",
-);
 static FLEET_AHEAD: Code = Code::error(
     "fleet.ahead",
     Exit::TryLater,

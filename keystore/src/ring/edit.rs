@@ -484,6 +484,7 @@ impl DraftKey {
             rsa_bits: public.rsa_bits(),
             state: view.state,
             has_private: self.half.is_some(),
+            sealed_under: self.half.as_ref().and_then(Half::kek),
             created_at: UnixTime(view.created_at),
             published_at: view.published_at.map(UnixTime),
             activate_after: view.activate_after.map(UnixTime),

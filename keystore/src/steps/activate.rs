@@ -64,6 +64,7 @@ pub(super) fn may(key: &Key, conditions: &Conditions<'_>) -> Result<Option<Strin
         return in_emergency(key, at, conditions);
     }
     let Conditions { observation, floors, now, .. } = conditions;
+    observation.opened_by_all(key.sealed_under.as_deref(), Some(&key.kid))?;
     let published_at = key.published_at.unwrap_or(key.created_at);
     let from = |known_by_all| {
         let (at, because) = floors.activation(published_at, known_by_all, observation.max_age_s());
@@ -94,7 +95,13 @@ fn in_emergency(
 ) -> Result<Option<String>, Refusal> {
     let Conditions { observation, floors, now, .. } = conditions;
     let missing: Vec<String> = match observation {
-        Observation::Fleet(fleet) => lagging(fleet, &key.kid).iter().map(Lagging::to_string).collect(),
+        Observation::Fleet(fleet) => {
+            let cannot_open = observation.cannot_open(key.sealed_under.as_deref(), Some(&key.kid));
+            let told = |replica: &String| format!("{replica} (cannot open it, and mints nothing with it)");
+            let lagging = lagging(fleet, &key.kid).into_iter();
+            let lagging = lagging.filter(|lagging| !cannot_open.contains(&lagging.instance));
+            lagging.map(|lagging| lagging.to_string()).chain(cannot_open.iter().map(told)).collect()
+        }
         Observation::Nobody { .. } => vec!["any replica (there is no registry)".to_owned()],
     };
     if missing.is_empty() {

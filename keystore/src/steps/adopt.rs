@@ -50,6 +50,7 @@ pub(super) fn decide(
                 return Ok(Step { edits: Vec::new(), notes: vec![DONE.to_owned()] });
             }
             check(state, std::slice::from_ref(&foreign), conditions)?;
+            conditions.observation.opened_by_all(conditions.seals_under.as_deref(), None)?;
             Ok(one(state, foreign, *is_published, conditions))
         }
         Adoption::Public { keys, until } => several(state, keys, *until, conditions),

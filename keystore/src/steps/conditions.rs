@@ -5,7 +5,7 @@ use std::fmt;
 use oneseal_coordination::UnixTime;
 
 use super::{Floors, Refusal, State};
-use crate::fleet::{Fleet, Peer, PeerState, Without};
+use crate::fleet::{Facts, Fleet, Peer, PeerState, Without};
 use crate::{Algorithm, Rotation};
 
 /// Everything that a decision depends on.
@@ -21,6 +21,8 @@ pub struct Conditions<'a> {
     pub floors: Floors,
     /// The moment, never before the latest in the ring.
     pub now: UnixTime,
+    /// The id of the KEK that a new private half will be sealed under, where it will be.
+    pub seals_under: Option<String>,
 }
 
 impl<'a> Conditions<'a> {
@@ -34,7 +36,7 @@ impl<'a> Conditions<'a> {
     ) -> Self {
         let now = now.max(state.latest);
         let floors = Floors::of(&state.rotation);
-        let mut conditions = Self { observation, proposed, listed, floors, now };
+        let mut conditions = Self { observation, proposed, listed, floors, now, seals_under: None };
         if let Some(times) = conditions.times(state) {
             conditions.floors = conditions.floors.and(&Floors::of(times));
         }
@@ -109,6 +111,31 @@ impl Observation<'_> {
                 Ok(published_at + std::time::Duration::from_secs(floors.blind_s))
             }
         }
+    }
+
+    /// Everybody who signs can open what is sealed under `kek`, and has opened the half of `kid` if there is one already.
+    pub(super) fn opened_by_all(&self, kek: Option<&str>, kid: Option<&str>) -> Result<(), Refusal> {
+        match (kek, self.cannot_open(kek, kid)) {
+            (Some(kek), replicas) if !replicas.is_empty() => {
+                Err(Refusal::CannotOpen { replicas, kek: kek.to_owned() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The live replicas that sign and could not with a half that is sealed under `kek`: that of `kid`, or a new one. One
+    /// whose row cannot be read is not judged here: it keeps every key from being activated.
+    pub(super) fn cannot_open(&self, kek: Option<&str>, kid: Option<&str>) -> Vec<String> {
+        let (Self::Fleet(fleet), Some(kek)) = (self, kek) else { return Vec::new() };
+        let is_unopened = |facts: &Facts| {
+            facts.signs() && kid.and_then(|kid| facts.key(kid)).is_some_and(|key| !key.has_private)
+        };
+        let cannot = |peer: &&Peer| {
+            let lacks = || !peer.lacks([kek]).is_empty();
+            peer.state == PeerState::Live
+                && peer.facts.as_ref().is_ok_and(|facts| lacks() || is_unopened(facts))
+        };
+        fleet.peers.iter().filter(cannot).map(|peer| peer.instance.clone()).collect()
     }
 
     /// The longest max-age that may still rest in a cache, where it is known.

@@ -75,6 +75,8 @@ pub struct Key {
     pub state: KeyState,
     /// Whether its private half is in the store.
     pub has_private: bool,
+    /// The id of the KEK that its private half is sealed under, if it is.
+    pub sealed_under: Option<String>,
     /// When it was made or taken in.
     pub created_at: UnixTime,
     /// When it came into the key set.

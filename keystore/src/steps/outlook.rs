@@ -41,10 +41,13 @@ fn of_key(key: &Key, conditions: &Conditions<'_>) -> Vec<Next> {
             Err(refusal) => refused("activate", key, &refusal, now),
         }],
         KeyState::Retiring => {
-            let rollback = key
-                .rollback_until(&conditions.floors)
-                .filter(|until| now < *until)
-                .map(|until| Next { not_before: Some(now), until: Some(until), ..next("rollback", key) });
+            let rollback = key.rollback_until(&conditions.floors).filter(|until| now < *until).map(|until| {
+                let kek = key.sealed_under.as_deref();
+                match conditions.observation.opened_by_all(kek, Some(&key.kid)) {
+                    Ok(()) => Next { not_before: Some(now), until: Some(until), ..next("rollback", key) },
+                    Err(refusal) => Next { until: Some(until), ..refused("rollback", key, &refusal, now) },
+                }
+            });
             let erase = key.erase_private_after.filter(|_| key.has_private);
             let erase = erase.map(|at| Next { not_before: Some(at.max(now)), ..next("erase", key) });
             let remove = match due::removal(key, conditions) {

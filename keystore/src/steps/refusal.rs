@@ -8,6 +8,7 @@ use super::conditions::BEAT_S;
 use super::{Cost, Key, Lagging};
 use crate::Algorithm;
 use crate::findings::Exit;
+use crate::fleet::FLEET_CANNOT_OPEN;
 use crate::ring::KeyState;
 
 /// What stands against a step. Nothing has been changed.
@@ -30,6 +31,13 @@ pub enum Refusal {
         /// From about when it may be done, with what costs most of the wait, if they tell with their next beats; `None`
         /// where beats will not bring it about.
         soonest: Option<(UnixTime, Cost)>,
+    },
+    /// Replicas that sign could not with this key.
+    CannotOpen {
+        /// Which.
+        replicas: Vec<String>,
+        /// The id of the KEK that its private half is, or would be, sealed under.
+        kek: String,
     },
     /// Nobody can say who serves what, and time alone was not accepted.
     Unproven,
@@ -147,6 +155,7 @@ impl Refusal {
         match self {
             Self::TooEarly { .. }
             | Self::Blocked { .. }
+            | Self::CannotOpen { .. }
             | Self::Behind { .. }
             | Self::Differs { .. }
             | Self::AlreadyPending { .. }
@@ -160,6 +169,7 @@ impl Refusal {
         match self {
             Self::TooEarly { .. } => "keys.too_early",
             Self::Blocked { .. } => "keys.not_everywhere",
+            Self::CannotOpen { .. } => FLEET_CANNOT_OPEN.name,
             Self::Unproven => "keys.unproven_replicas",
             Self::Behind { .. } => "fleet.behind",
             Self::Differs { .. } => "fleet.jwks_differs",
@@ -205,6 +215,14 @@ impl fmt::Display for Refusal {
                 write!(f, "too early to {what}: not before {until}; {because}")
             }
             Self::Blocked { replicas, soonest } => blocked(f, replicas, soonest.as_ref()),
+            Self::CannotOpen { replicas, kek } => write!(
+                f,
+                "{} could not sign with it: not said to open what is sealed under the KEK {kek}. Give that to every \
+                 replica, as [kek] or among kek.previous, and restart it; `oneseal keys keks` tells which KEK has which \
+                 id. If it is a wrong one, configure the right one where this was ordered, or order it from another \
+                 replica",
+                replicas.join(", ")
+            ),
             Self::Unproven => f.write_str(
                 "there is no registry of replicas, so that nobody can say whether all of them serve the key; if time \
                  alone is to be trusted, say --unproven-replicas",

@@ -45,11 +45,31 @@ pub(super) fn decide(
         let is_ready = |key: &&Key| key.state == KeyState::Pending && key.has_private;
         match of_algorithm().filter(is_left).find(is_ready) {
             // It is out there already: nobody has to learn of another.
-            Some(key) => step.edits.push(Edit::Hasten { kid: key.kid.clone() }),
-            None => step.edits.push(rotate::publish(state, algorithm, None, true, conditions)),
+            Some(key) => {
+                step.edits.push(Edit::Hasten { kid: key.kid.clone() });
+                step.notes.extend(unopened(key.sealed_under.as_deref(), Some(&key.kid), conditions));
+            }
+            None => {
+                step.edits.push(rotate::publish(state, algorithm, None, true, conditions));
+                step.notes.extend(unopened(conditions.seals_under.as_deref(), None, conditions));
+            }
         }
     }
+    step.notes.dedup();
     Ok(step)
+}
+
+/// Who could not sign with a successor. It is sealed under `[kek]` all the same: a previous KEK that everybody has may be
+/// the one that leaked.
+fn unopened(kek: Option<&str>, kid: Option<&str>, conditions: &Conditions<'_>) -> Option<String> {
+    let replicas = conditions.observation.cannot_open(kek, kid);
+    let kek = kek.filter(|_| !replicas.is_empty())?;
+    Some(format!(
+        "{} will mint nothing with the successors: not said to open what is sealed under the KEK {kek}. Give that to every \
+         replica, as [kek] or among kek.previous, and restart it; until the emergency wait is over `oneseal keys \
+         activate` waits for it, and then the others mint without them",
+        replicas.join(", ")
+    ))
 }
 
 fn burned<'a>(

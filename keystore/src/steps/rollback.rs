@@ -13,6 +13,7 @@ pub(super) fn decide(state: &State, kid: Option<&str>, conditions: &Conditions<'
         return Err(Refusal::WrongState { kid: key.kid.clone(), state: key.state, wanted: "retiring" });
     }
     let kid = key.kid.clone();
+    conditions.observation.opened_by_all(key.sealed_under.as_deref(), Some(&kid))?;
     match key.rollback_until(&conditions.floors) {
         None => return Err(Refusal::WindowOver { kid, since: None }),
         Some(until) if conditions.now >= until => {

@@ -37,6 +37,7 @@ pub(super) fn decide(
     if state.keys.len() + wanted.len() > MAX_KEYS {
         return Err(too_many(state, conditions));
     }
+    conditions.observation.opened_by_all(conditions.seals_under.as_deref(), None)?;
     let edits = wanted.into_iter().map(|algorithm| publish(state, algorithm, rsa_bits, false, conditions));
     Ok(Step { edits: edits.collect(), notes: Vec::new() })
 }

@@ -15,7 +15,14 @@ use super::{Bench, T0, activate, due, options, order, revoke, rotate, until};
 
 /// Rows that the test writes.
 #[derive(Debug, Default)]
-struct Rows(Mutex<Option<Fleet>>);
+pub(crate) struct Rows(Mutex<Option<Fleet>>);
+
+impl Rows {
+    #[cfg(feature = "seal")]
+    pub(crate) fn set(&self, fleet: Fleet) {
+        self.0.lock().unwrap().replace(fleet);
+    }
+}
 
 impl Observer for Rows {
     fn observe(&self) -> Pin<Box<dyn Future<Output = Result<Observed, ObserveError>> + Send + '_>> {

@@ -197,4 +197,13 @@ impl SecretProvider for PostgresProvider {
     fn create(&self, entries: Entries, change: Change) -> BoxFuture<'_, Result<Revision, ProviderError>> {
         Box::pin(self.write(None, entries, change))
     }
+
+    fn rehearse<'a>(
+        &'a self,
+        expected: &'a Revision,
+        entries: Entries,
+        change: Change,
+    ) -> BoxFuture<'a, Result<(), ProviderError>> {
+        Box::pin(self.write_and_take_back(expected, entries, change))
+    }
 }

@@ -35,6 +35,20 @@ impl PostgresProvider {
         }
     }
 
+    /// Writes over the row at `expected`, and does not commit.
+    pub(super) async fn write_and_take_back(
+        &self,
+        expected: &Revision,
+        entries: Entries,
+        change: Change,
+    ) -> Result<(), ProviderError> {
+        let document = judge(&self.location(), &entries)?;
+        let mut tx = self.database.write().await.map_err(|error| self.failed(error))?;
+        let outcome = self.prepare(&mut tx, Some(expected), &document, &change).await;
+        tx.roll_back().await;
+        outcome.map(drop)
+    }
+
     /// All of the transaction but its end. A transaction that does not come to its COMMIT changes nothing.
     async fn prepare(
         &self,

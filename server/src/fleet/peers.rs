@@ -1,7 +1,7 @@
-//! What a stale replica asks the others before it leaves readiness.
+//! What a replica that does not mint asks the others before it leaves readiness.
 //!
-//! A replica that cannot look at its provider any more publishes on and is as good as any other for relying parties. It
-//! only mints no longer, and callers should go to one that does, if there is one. So it leaves readiness only when
+//! A replica that cannot look at its provider any more, or cannot open the key that signs, publishes on and is as good as
+//! any other for relying parties. It only does not mint, and callers should go to one that does, if there is one. So it leaves readiness only when
 //! another one says, at this moment, that it mints: where the outage is everybody's nobody says so, all stay ready, and
 //! the key set is served on.
 
@@ -16,6 +16,8 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use oneseal::Minting;
 use oneseal_keystore::fleet::PeerState;
+use oneseal_keystore::ring::KeyState;
+use oneseal_keystore::{PublishedKey, Snapshot};
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
@@ -31,29 +33,46 @@ pub(crate) async fn run(membership: Arc<Membership>, state: Arc<State>, stop: Ca
     loop {
         let health = state.issuer.health();
         let refresh = state.issuer.snapshot().rotation().refresh();
-        let is_stale = health.minting == Minting::Stale;
-        let minting = if is_stale { first_that_mints(&membership).await } else { None };
-        tell(&membership, minting.as_deref());
+        let is_idle = may_yield(health.minting, &state.issuer.snapshot());
+        let minting = if is_idle { first_that_mints(&membership).await } else { None };
+        tell(&membership, health.minting, minting.as_deref());
         membership.set_yielding(minting.is_some());
         let until_stale = health.staleness_limit.unwrap_or(refresh).saturating_sub(health.age);
-        let pause = if is_stale { refresh } else { until_stale.min(refresh) };
+        let pause = if is_idle { refresh } else { until_stale.min(refresh) };
         tokio::select! {
             // Nothing is under way.
             () = stop.cancelled() => return,
             // A little more, so that what was about to pass has passed.
             () = tokio::time::sleep(pause + SLACK) => {}
+            // Another key may sign in it, which does not open here.
+            () = state.issuer.changed(&health.identity) => {}
         }
     }
 }
 
+/// Whether it is this replica alone that may not mint. A ring without a key that signs is nobody's fault here, and a
+/// public-only replica is there to publish.
+fn may_yield(minting: Minting, snapshot: &Snapshot) -> bool {
+    let is_unopened = |algorithm| {
+        let signs = |key: &&PublishedKey| key.state == KeyState::Active && key.algorithm == algorithm;
+        snapshot.keys().iter().find(signs).is_some_and(|key| !key.has_private)
+    };
+    match minting {
+        Minting::Stale => true,
+        Minting::NoKey(algorithm) => is_unopened(algorithm),
+        _ => false,
+    }
+}
+
 /// Once for each change.
-fn tell(membership: &Membership, minting: Option<&str>) {
+fn tell(membership: &Membership, own: Minting, minting: Option<&str>) {
     match (membership.is_yielding(), minting) {
         (false, Some(instance)) => tracing::warn!(
             instance,
-            "this replica is stale and another one mints: not ready until it is fresh again; it publishes on"
+            why = own.as_str(),
+            "this replica does not mint and another one does: not ready until it does too; it publishes on"
         ),
-        (true, None) => tracing::info!("ready again: this replica is fresh, or no other one mints"),
+        (true, None) => tracing::info!("ready again: this replica mints, or no other one does"),
         _ => {}
     }
 }

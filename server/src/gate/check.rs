@@ -3,17 +3,19 @@
 use std::fmt;
 
 use oneseal::{Clock, Findings, Issuer, IssuerUrl, SystemClock};
+use oneseal_keystore::Mode;
 use oneseal_keystore::findings::{Finding, Severity};
 use oneseal_providers::Durability;
 use serde::Serialize;
 
+use super::database::{GRANT_MISSING, NOT_WRITABLE, PLACE};
 use super::online::{self, Measure};
 use super::{RULE_NONE, is_of_key, self_check, together, with_others};
 use crate::config::{Config, Effective, Mistakes, ProviderChoice, Settings, Sources};
 use crate::fleet::Look;
 use crate::http::bind::Sockets;
 use crate::tls::Tls;
-use crate::{app, fleet};
+use crate::{app, fleet, key_answers};
 
 /// How far a check looks.
 #[derive(Clone, Copy, Debug)]
@@ -148,6 +150,25 @@ fn is_of_database(finding: &Finding) -> bool {
     finding.code.severity == Severity::Error && finding.code.name.starts_with("database.")
 }
 
+/// What would stand against every change of a ring in the database. Without it one learns of that in the emergency.
+async fn of_writing(config: &Config) -> Findings {
+    let mut findings = Findings::new();
+    let is_writer = config.unlocking.sealing.mode == Mode::Full;
+    if !is_writer || !matches!(config.provider, ProviderChoice::Postgres { .. }) {
+        return findings;
+    }
+    if let Err(error) = app::executor(config, None).rehearse().await {
+        let message = format!("{}: {}", error.code(), key_answers::words(&error));
+        findings.push(&NOT_WRITABLE, PLACE, message);
+    }
+    findings
+}
+
+/// Whether it tells of rights to tables that a change would need: the same told again would tell nothing.
+fn is_of_rights(finding: &Finding) -> bool {
+    is_of_database(finding) || finding.code.name == GRANT_MISSING.name
+}
+
 /// All that is wrong where the configuration is refused: with it, with its certificate and, if it says where the key
 /// rests, with the key. One attempt, since waiting for a provider would not cure the configuration.
 ///
@@ -181,6 +202,9 @@ async fn of_config(config: Config, mut remarks: Findings) -> Found {
     let (findings, issuer) = match app::issuer(&config, false).build().await {
         Ok((issuer, _tasks)) => {
             remarks.extend(tls.map(|tls| tls.advice(&issuer)).unwrap_or_default());
+            if !remarks.iter().any(is_of_rights) {
+                remarks.extend(of_writing(&config).await);
+            }
             (together(remarks, issuer.findings()), Some(issuer))
         }
         Err(found) => (together(remarks, &found), None),

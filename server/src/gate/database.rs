@@ -18,6 +18,7 @@ pub(super) static CODES: &[&Code] = &[
     &STANDBY,
     &DENIED,
     &GRANT_MISSING,
+    &NOT_WRITABLE,
     &UNTRUSTED,
     &UNUSABLE,
     &DATABASE_IN_CLEAR,
@@ -117,6 +118,12 @@ fn push_fault(fault: &SchemaFault, findings: &mut Findings) {
     };
     findings.push(code, PLACE, fault.to_string());
 }
+
+pub(super) static NOT_WRITABLE: Code = Code::warning(
+    "database.not_writable",
+    "A change of the ring was tried out and taken back, and did not go through: every key verb would be refused, `keys revoke` in an emergency among them.",
+    "The message says what stands against it. A log whose head somebody has written: docs/events.md, \"A log that is broken\". Columns that are missing: put the tables back from a backup, or run `oneseal db migrate`. Row level security is for none of these tables: take it off.",
+);
 
 /// Where a finding about the database is: its URL holds a password, its name is in the message.
 pub(super) const PLACE: &str = "database.url";

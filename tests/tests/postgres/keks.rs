@@ -2,9 +2,11 @@
 
 use oneseal::SystemClock;
 use oneseal_testing::rings::Keeper;
-use oneseal_tests::{Start, state};
+use oneseal_tests::{Start, http, state};
 use serde_json::Value;
+use uuid::Uuid;
 
+use crate::rotation::verb;
 use crate::support::{Place, checked, ended, jwks, pod, run};
 
 /// Whether a replica with these KEKs, the first one current, starts on the ring as it is.
@@ -91,6 +93,55 @@ async fn a_rewrap_waits_for_replicas_that_could_not_open_it_and_is_not_noticed_b
     assert_eq!(old_kid, new_kid);
     let log = both.log_text();
     assert!(!log.contains("the record is refused"), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_sealed_or_activated_that_another_replica_cannot_open_and_one_that_cannot_leaves_readiness()
+ {
+    let Some(place) = Place::new().await else { return };
+    let start = |name: &str, current: u8, previous: &[u8]| {
+        let mut start = with(&place, name, &[&[current], previous].concat());
+        start.algorithms = vec![oneseal::Algorithm::Es256];
+        start.more.push_str("[rotation]\npreset = \"lab\"\n");
+        start
+    };
+    let (exit, out, err) = run(&start("operator", 1, &[]), &["keys", "init", "--json"]).await;
+    assert_eq!(exit, Some(0), "{out}{err}");
+    let (a, b) = (start("a", 1, &[]).ready().await, start("b", 2, &[1]).ready().await);
+    place.in_front_of(&[&a, &b]);
+    let refused = verb(&b, "rotate", Uuid::new_v4()).await;
+    assert_eq!((refused.status.as_u16(), &refused.json()["code"]), (409, &"fleet.cannot_open".into()));
+    let row = place.row();
+
+    // The keys that leaked are gone all the same.
+    let burned = verb(&b, "revoke", Uuid::new_v4()).await;
+    assert_eq!(burned.status, 200, "{:?}", burned.body);
+    assert!(
+        burned.json()["notes"][0].as_str().unwrap().starts_with("a will mint nothing"),
+        "{:?}",
+        burned.body
+    );
+    assert_ne!(place.row(), row);
+    let done = state::until("the emergency wait is over", async || {
+        let answer = verb(&b, "activate", Uuid::new_v4()).await;
+        (answer.status == 200).then(|| answer.json())
+    })
+    .await;
+    assert!(done["notes"][0].as_str().unwrap().contains("a (cannot open it"), "{done}");
+    assert!(b.try_mint(&pod()).await.status.is_success());
+    let not_ready = state::until("a has left readiness", async || {
+        let answer = http::get(a.ops, "/readyz").await.unwrap();
+        (answer.status == 503).then(|| answer.json())
+    })
+    .await;
+    assert_eq!(not_ready["reason"], "no_key_and_another_mints", "{not_ready}");
+    assert_eq!(jwks(&a).await, jwks(&b).await, "it publishes on");
+
+    drop(b.kill().await);
+    state::until("nobody mints, and a is ready again", async || {
+        (http::get(a.ops, "/readyz").await.unwrap().status == 200).then_some(())
+    })
+    .await;
 }
 
 async fn expect_with(place: &Place, when: &str, keks: &[u8], expected: Expected) {

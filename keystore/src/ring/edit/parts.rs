@@ -29,9 +29,9 @@ impl Half {
         Ok(PrivateKey::parse(jwk.as_bytes())?)
     }
 
-    /// The id of the KEK that a sealed one names.
+    /// The id of the KEK that it says it is sealed under.
     pub(super) fn kek(&self) -> Option<String> {
-        let jwe: &str = serde_json::from_str(&self.text).ok()?;
+        let jwe: &str = (self.name == SEALED).then(|| serde_json::from_str(&self.text).ok()).flatten()?;
         seal::kek_of(jwe).ok()
     }
 

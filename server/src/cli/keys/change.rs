@@ -152,7 +152,7 @@ pub(super) async fn revoke(args: Revoke, globals: &Globals) -> Result<Exit, Fail
     let is_done = !answer["dry_run"].as_bool().unwrap_or_default();
     let waits = |answer: &Value| {
         let keys = answer["keys"].as_array();
-        keys.is_some_and(|keys| keys.iter().any(|key| !key["emergency_at"].is_null()))
+        keys.is_some_and(|keys| keys.iter().any(is_successor))
     };
     if is_done && !no_wait && waits(&answer) {
         if !json {
@@ -241,11 +241,35 @@ async fn second_commit(whom: &Whom) -> Result<Value, Failure> {
                     return Err(failure.with_hint(STILL_PENDING));
                 }
             }
-            Err(failure) => return Err(failure.with_hint(STILL_PENDING)),
+            // Another one may have waited for the same: what is true now is told by the ring.
+            Err(failure) => return over(whom).await.ok_or_else(|| failure.with_hint(STILL_PENDING)),
             done => return done,
         }
         tokio::time::sleep(AGAIN).await;
     }
+}
+
+/// The ring, if no emergency is open in it any more and keys sign: then somebody else has let the successors sign.
+async fn over(whom: &Whom) -> Option<Value> {
+    let mut keys = whom.look().await.ok()?;
+    let any = |is: fn(&Value) -> bool| keys["keys"].as_array().is_some_and(|keys| keys.iter().any(is));
+    if any(is_successor) || !any(|key| key["state"] == "active") {
+        return None;
+    }
+    for (name, value) in [
+        ("changes", json!([])),
+        ("notes", json!([OVER])),
+        ("repeated", true.into()),
+        ("dry_run", false.into()),
+    ] {
+        keys[name] = value;
+    }
+    Some(keys)
+}
+
+/// Whether a key takes the place of a burned one, and does not sign yet.
+fn is_successor(key: &Value) -> bool {
+    !key["emergency_at"].is_null()
 }
 
 /// Who carries it out.
@@ -298,6 +322,24 @@ impl Whom {
         Ok(Self::Here(Box::new(app::executor(&config, fleet))))
     }
 
+    /// The ring as the store holds it, as [`key_answers::of_keys`] has it.
+    async fn look(&self) -> Result<Value, Failure> {
+        match self {
+            Self::Here(executor) => {
+                executor.look().await.map(|keys| key_answers::of_keys(&keys)).map_err(failure)
+            }
+            Self::Replica(replica) => {
+                let call = Call {
+                    method: Method::GET,
+                    path: "/admin/v1/keys".to_owned(),
+                    body: None,
+                    purpose: PURPOSE,
+                };
+                replica.ask::<Seen>(&call).await.map(|seen| seen.0)
+            }
+        }
+    }
+
     async fn ask(&self, order: &Order, members: &Map<String, Value>) -> Result<Value, Failure> {
         match self {
             Self::Here(executor) => {
@@ -318,6 +360,17 @@ impl Whom {
                 replica.ask::<Told>(&call).await.map(|told| told.0)
             }
         }
+    }
+}
+
+/// The ring as the store holds it.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Seen(Value);
+
+impl Answer for Seen {
+    fn is_sound(&self) -> bool {
+        self.0["keys"].is_array() && self.0["revision"].is_u64()
     }
 }
 
@@ -365,6 +418,7 @@ const NO_REPLICA: &str = "the ring is in a database, where replicas serve it, an
                           name one by --admin SOCKET|URL; where none runs, --direct";
 const STILL_PENDING: &str =
     "The burned keys are gone, and nothing is minted: run `oneseal keys activate` until it is done.";
+const OVER: &str = "another order has let the successors sign";
 const AGAIN: Duration = Duration::from_millis(300);
 /// Beyond the emergency wait: clocks differ, and a replica may be busy.
 const PATIENCE: Duration = Duration::from_secs(60);
