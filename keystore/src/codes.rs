@@ -26,6 +26,7 @@ pub(crate) fn of_provider_error(kind: ErrorKind) -> &'static Code {
         ErrorKind::Exposed => &PROVIDER_EXPOSED,
         ErrorKind::Malformed | ErrorKind::TooLarge => &PROVIDER_MALFORMED,
         ErrorKind::Unprepared => &DATABASE_MIGRATION_PENDING,
+        ErrorKind::Outgrown => &DATABASE_BELOW_MIN_BINARY,
         ErrorKind::ReadOnly => &PROVIDER_READ_ONLY,
         ErrorKind::Unsealed => &PROVIDER_UNSEALED,
         ErrorKind::Conflict | ErrorKind::ChangeIdUsed | ErrorKind::AlreadyExists | ErrorKind::Fenced => {
@@ -44,6 +45,7 @@ pub(crate) static CODES: &[&Code] = &[
     &PROVIDER_UNAVAILABLE,
     &PROVIDER_MALFORMED,
     &DATABASE_MIGRATION_PENDING,
+    &DATABASE_BELOW_MIN_BINARY,
     &PROVIDER_UNSEALED,
     &PROVIDER_EPHEMERAL,
     &PROVIDER_IMAGE_LAYER,
@@ -112,6 +114,12 @@ pub static DATABASE_MIGRATION_PENDING: Code = Code::refused(
     "The database lacks tables or columns that this version of oneseal needs.",
     "Run `oneseal db migrate` with this version and the URL of the tables' owner, who may create them; older replicas that \
      still run are not disturbed.",
+);
+/// Found by a server as well, which looks at the tables of its registry.
+pub static DATABASE_BELOW_MIN_BINARY: Code = Code::refused(
+    "database.below_min_binary",
+    "The tables have been migrated to a form that this version of oneseal does not understand any more.",
+    "Run the version that the message names, or a newer one.",
 );
 pub(crate) static PROVIDER_UNSEALED: Code = Code::refused(
     "provider.unsealed",
@@ -282,5 +290,5 @@ pub(crate) static ISSUER_NO_RS256: Code = Code::warning(
 pub(crate) static ISSUER_ALGORITHM_WITHOUT_KEY: Code = Code::warning(
     "issuer.algorithm_without_key",
     "Discovery names an algorithm for which no key is active.",
-    "Add a key of that algorithm, or take it out of issuer.algorithms.",
+    "Add a key of that algorithm, activate the one that waits, or take it out of issuer.algorithms.",
 );

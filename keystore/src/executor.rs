@@ -28,7 +28,7 @@ use crate::ring::document;
 use crate::ring::edit::{Draft, Signature};
 use crate::ring::{Mode, Reading};
 use crate::seal::{self, Keks};
-use crate::steps::{self, Adoption, Conditions, Edit, Observation, Request, State, Step};
+use crate::steps::{self, Adoption, Conditions, Edit, Next, Observation, Request, State, Step};
 use crate::{Algorithm, GenerationPermit, IssuerUrl, KeyId, KeyType, KeystoreOptions, Snapshot, ring};
 
 /// Tells who publishes, each time that something is to be decided.
@@ -86,7 +86,7 @@ pub struct Order {
     pub request: Request,
     /// Whether time alone is trusted where there is no registry.
     pub unproven_replicas: bool,
-    /// Whether only to say what would be done.
+    /// Whether only to say what would be done: all of it is tried, up to the write.
     pub dry_run: bool,
 }
 
@@ -154,20 +154,20 @@ impl Executor {
             }
             let now = conditions.now;
             if step.edits.is_empty() {
-                let next = steps::outlook(&state, &conditions);
+                let next = steps::outlook(&state, &self.conditions(&state, &observed, true));
                 return Ok(answer::done_before(order, &step, state, next, now));
-            }
-            if order.dry_run {
-                let now = conditions.now;
-                self.try_out(loaded, order, &state, now).await?;
-                let next = steps::outlook(&state, &conditions);
-                return Ok(answer::dry(order, &step, state, next, now));
             }
             let Loaded { mut draft, name, record, keks } = loaded;
             draft.unlock(&keks).map_err(ExecuteError::Draft)?;
             made.see(&step, draft.permit()).await?;
             let written = self.write(draft, &step, order, &made, now, keks).await?;
             let event = event(order, &written.changes, &state, &written.state);
+            if order.dry_run {
+                let conditions = self.conditions(&written.state, &observed, true);
+                let next = written.without_new_keys(steps::outlook(&written.state, &conditions));
+                self.try_write(&record, &name, written.bytes, order, event).await?;
+                return Ok(answer::dry(order, &step, state, next, now));
+            }
             let outcome = self.replace(&record, &name, written.bytes, order, event).await;
             match outcome {
                 Ok(_) => {
@@ -227,7 +227,19 @@ impl Executor {
         };
         let mut bytes = draft.commit(&by, now).map_err(ExecuteError::Draft)?;
         let document = SecretBytes::new(std::mem::take(&mut *bytes));
-        let (entries, change) = written(&record, &name, document, order, event(order, &[], state, state));
+        self.try_write(&record, &name, document, order, event(order, &[], state, state)).await
+    }
+
+    /// All of a write but its end.
+    async fn try_write(
+        &self,
+        record: &Record,
+        name: &str,
+        document: SecretBytes,
+        order: &Order,
+        event: EventDraft,
+    ) -> Result<(), ExecuteError> {
+        let (entries, change) = written(record, name, document, order, event);
         match self.provider.rehearse(&record.revision, entries, change).await {
             // Somebody has just written: so it can be done.
             Err(error) if error.kind() == ErrorKind::Conflict => Ok(()),
@@ -344,6 +356,18 @@ struct Written {
     bytes: SecretBytes,
     changes: Vec<(String, Option<String>)>,
     state: State,
+}
+
+impl Written {
+    /// What may come next for keys that would be there under the same name if it were done again: one that was made for a
+    /// dry run goes away with it.
+    fn without_new_keys(&self, mut next: Vec<Next>) -> Vec<Next> {
+        let is_new = |next: &Next| {
+            self.changes.iter().any(|(kind, kid)| kind == "key.published" && kid.as_ref() == Some(&next.kid))
+        };
+        next.retain(|next| !is_new(next));
+        next
+    }
 }
 
 fn open(

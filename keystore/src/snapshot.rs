@@ -14,7 +14,7 @@ use crate::codes::{
     ISSUER_ALGORITHM_UNLISTED, ISSUER_ALGORITHM_WITHOUT_KEY, ISSUER_NO_RS256, RING_NO_SIGNER,
     RING_OTHER_TIMES,
 };
-use crate::ring::{KeyHistory, KeyState, Mode, Origin, Ring};
+use crate::ring::{KeyHistory, KeyState, Mode, Origin, Ring, RingKey};
 use crate::signer::{SignError, Signer};
 use crate::verify::{UnverifiedJws, Verifier, VerifyError};
 use crate::{Algorithm, Digest, Findings, KeyId, PublicKey, Rotation};
@@ -285,11 +285,16 @@ fn check_algorithms(ring: &Ring, algorithms: &[Algorithm]) -> Findings {
     if !algorithms.contains(&Algorithm::Rs256) {
         findings.push(&ISSUER_NO_RS256, "issuer.algorithms", "RS256 is not listed");
     }
-    for algorithm in algorithms {
-        let active =
-            |key: &crate::ring::RingKey| key.state == KeyState::Active && key.algorithm == *algorithm;
-        if !ring.keys.iter().any(active) {
-            let message = format!("no key is active for {algorithm}");
+    let has = |state: KeyState, algorithm: Option<Algorithm>| {
+        let fits = |key: &&RingKey| algorithm.is_none_or(|algorithm| key.algorithm == algorithm);
+        ring.keys.iter().filter(fits).any(|key| key.state == state)
+    };
+    // Where no key is active at all, the ring's own finding says what to do; to add one or to list less would be wrong.
+    for algorithm in algorithms.iter().filter(|_| has(KeyState::Active, None)) {
+        if !has(KeyState::Active, Some(*algorithm)) {
+            let waits =
+                if has(KeyState::Pending, Some(*algorithm)) { "; one waits to be activated" } else { "" };
+            let message = format!("no key is active for {algorithm}{waits}");
             findings.push(&ISSUER_ALGORITHM_WITHOUT_KEY, "issuer.algorithms", message);
         }
     }

@@ -27,6 +27,8 @@ pub enum ErrorKind {
     /// The store answers, and has not, or not any more, the form in which this version keeps records: it has to be
     /// migrated.
     Unprepared,
+    /// The store answers, and has a form that this version is too old for.
+    Outgrown,
     /// What rests there is not a record: empty, too large to be one, not readable as one.
     Malformed,
     /// The record is no longer at the expected revision; reload and decide again.

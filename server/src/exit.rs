@@ -12,9 +12,10 @@ use std::process::ExitCode;
 
 use oneseal::UnixTime;
 use oneseal_keystore::Findings;
-use oneseal_keystore::findings::{self, chain};
+use oneseal_keystore::findings::{self, Severity, chain};
 use serde_json::{Value, json};
 
+use crate::refusals::{self, Noun};
 use crate::{report, times};
 
 /// What the exit code says.
@@ -56,6 +57,22 @@ impl Exit {
             Self::Denied => 77,
             Self::Refused => 78,
             Self::Signal(number) => number.saturating_add(128),
+        }
+    }
+
+    /// The name of a failure that has none of its own, in `error.code`: what it says is in its words alone.
+    fn plain_code(self) -> &'static str {
+        match self {
+            Self::Done => "cli.done",
+            Self::No => "cli.no",
+            Self::Usage => "cli.usage",
+            Self::Unavailable => "cli.unavailable",
+            Self::Internal => "cli.internal",
+            Self::CannotBind => "cli.cannot_bind",
+            Self::TryLater => "cli.try_later",
+            Self::Denied => "cli.denied",
+            Self::Refused => "cli.refused",
+            Self::Signal(_) => "cli.signal",
         }
     }
 
@@ -152,6 +169,11 @@ impl Failure {
         Self::new(Exit::Internal, message)
     }
 
+    /// What cannot be undone was not confirmed (64): the message says what it would do.
+    pub(crate) fn wants_yes(noun: Noun, message: impl Into<String>) -> Self {
+        Self::usage(message).with_code(refusals::wants_yes(noun))
+    }
+
     /// Something asked for is refused (78).
     pub(crate) fn refused(message: impl Into<String>) -> Self {
         Self::new(Exit::Refused, message)
@@ -192,6 +214,16 @@ impl Failure {
         self
     }
 
+    /// Its own name; else that of the strongest finding, by which the process ends; else the one of its exit code.
+    pub(crate) fn code(&self) -> &str {
+        let of_finding = || {
+            let is_error = |finding: &&findings::Finding| finding.code.severity == Severity::Error;
+            let errors = self.findings.iter().filter(is_error);
+            errors.min_by_key(|finding| finding.code.exit).map(|finding| finding.code.name)
+        };
+        self.more.code.as_deref().or_else(of_finding).unwrap_or(self.exit.plain_code())
+    }
+
     /// From when on the same may work, if that is known.
     pub(crate) fn not_before(&self) -> Option<UnixTime> {
         self.more.not_before
@@ -226,9 +258,9 @@ impl Failure {
     /// For scripts; `docs/json/error.schema.json` describes it.
     ///
     /// ```json
-    /// {"ok": false, "exit": 78, "error": {"kind", "message", "causes": [], "hint", "findings": []}}
+    /// {"ok": false, "exit": 78, "error": {"kind", "code", "message", "causes": [], "hint", "findings": []}}
     /// ```
-    /// Where they are known, `error` has `code`, `not_before` and `because` besides.
+    /// Where they are known, `error` has `not_before` and `because` besides.
     pub(crate) fn to_json(&self) -> Value {
         let mut causes = Vec::new();
         let mut cause = self.source();
@@ -238,6 +270,7 @@ impl Failure {
         }
         let mut error = json!({
             "kind": self.exit.word(),
+            "code": self.code(),
             "message": self.message,
             "causes": causes,
             "hint": self.hint,
@@ -245,9 +278,6 @@ impl Failure {
         });
         if let Some(at) = self.more.not_before {
             error["not_before"] = at.as_secs().into();
-        }
-        if let Some(code) = &self.more.code {
-            error["code"] = code.as_str().into();
         }
         if let Some(Cost { setting, seconds }) = &self.more.because {
             error["because"] = json!({ "setting": setting, "seconds": seconds });
@@ -325,6 +355,39 @@ mod tests {
         let error = &failure.to_json()["error"];
         assert_eq!((&error["code"], &error["not_before"]), (&json!("keys.too_early"), &json!(1_767_225_600)));
         assert_eq!(error["because"], json!({ "setting": "rotation.rp_propagation", "seconds": 9 }));
+    }
+
+    #[test]
+    fn every_failure_has_a_name() {
+        let mut findings = Findings::new();
+        findings.push(&crate::codes::LISTEN_NO_IPV6, "listen.ops", "none");
+        findings.push(&crate::codes::LISTEN_IN_USE, "listen.ops", "taken");
+        let exits = [
+            Exit::Done,
+            Exit::No,
+            Exit::Usage,
+            Exit::Unavailable,
+            Exit::Internal,
+            Exit::CannotBind,
+            Exit::TryLater,
+            Exit::Denied,
+            Exit::Refused,
+            Exit::Signal(2),
+        ];
+        let all = exits.map(|exit| (Failure::new(exit, "x"), format!("cli.{}", exit.word()))).into_iter();
+        for (failure, code) in all.chain([
+            (Failure::usage("x"), "cli.usage".to_owned()),
+            (Failure::internal("x"), "cli.internal".to_owned()),
+            (Failure::refused("x"), "cli.refused".to_owned()),
+            (Failure::found(findings.clone()), "listen.in_use".to_owned()),
+            (Failure::found(findings).with_code("a.b"), "a.b".to_owned()),
+            (Failure::found(Findings::new()), "cli.refused".to_owned()),
+            (Failure::wants_yes(Noun::Keys, "x"), "keys.wants_yes".to_owned()),
+        ]) {
+            assert_eq!(failure.to_json()["error"]["code"], code);
+        }
+        assert_eq!(Failure::wants_yes(Noun::Db, "say --yes").in_full(), "db.wants_yes: say --yes");
+        assert_eq!(Failure::usage("what?").in_full(), "what?", "the name would tell a person nothing");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use crate::exit::{Exit, Failure};
+use crate::refusals::{FILE_EXISTS, FILE_NOT_WRITTEN};
 
 /// Puts `bytes` at `path`, in place of a file that may be there: a reader has the old one or the new one, also after
 /// a crash. A link is followed, so that it goes on to lead where it did.
@@ -35,13 +36,48 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
 /// # Errors
 /// Not written; the exit code is that of the cause.
 pub(crate) fn create_private(path: &Path, line: &str) -> Result<(), Failure> {
-    let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    let mut file = created.map_err(|error| not_written(path, error))?;
-    let written = file.write_all(line.as_bytes()).and_then(|()| file.write_all(b"\n"));
-    written.and_then(|()| file.sync_all()).map_err(|error| {
-        drop(fs::remove_file(path));
-        not_written(path, error)
-    })
+    PrivateFile::create(path)?.write(line)
+}
+
+/// A new file of mode 0600 that is there and empty, so that nothing but the writing can fail yet. It goes again with this
+/// value, unless it has been written.
+#[derive(Debug)]
+pub(crate) struct PrivateFile {
+    file: File,
+    path: PathBuf,
+    is_written: bool,
+}
+
+impl PrivateFile {
+    /// Makes it, never over what is there.
+    ///
+    /// # Errors
+    /// Not made; the exit code is that of the cause.
+    pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
+        let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        let file = created.map_err(|error| not_written(path, error))?;
+        Ok(Self { file, path: path.to_owned(), is_written: false })
+    }
+
+    /// Writes a line to it.
+    ///
+    /// # Errors
+    /// Not written, and the file is gone; the exit code is that of the cause.
+    pub(crate) fn write(mut self, line: &str) -> Result<(), Failure> {
+        let written = self.file.write_all(line.as_bytes()).and_then(|()| self.file.write_all(b"\n"));
+        written.and_then(|()| self.file.sync_all()).map_err(|error| not_written(&self.path, error))?;
+        self.is_written = true;
+        Ok(())
+    }
+}
+
+impl Drop for PrivateFile {
+    fn drop(&mut self) {
+        if !self.is_written {
+            // That it cannot be removed either there is nobody to tell.
+            drop(fs::remove_file(&self.path));
+        }
+    }
 }
 
 /// What stands where something is to be written.
@@ -95,6 +131,7 @@ pub(crate) fn left_alone(what: &str) -> io::Error {
 pub(crate) fn not_written(path: &Path, error: io::Error) -> Failure {
     let is_from_nowhere = path.is_relative() && std::env::current_dir().is_err();
     let path = path.display();
+    let code = if error.kind() == ErrorKind::AlreadyExists { FILE_EXISTS } else { FILE_NOT_WRITTEN };
     let (exit, message) = match error.kind() {
         ErrorKind::AlreadyExists => (
             Exit::Refused,
@@ -117,7 +154,7 @@ pub(crate) fn not_written(path: &Path, error: io::Error) -> Failure {
         }
         _ => (Exit::Refused, format!("{path} was not written")),
     };
-    Failure::new(exit, message).because(error)
+    Failure::new(exit, message).with_code(code).because(error)
 }
 
 fn write(target: &Path, bytes: &[u8]) -> io::Result<()> {

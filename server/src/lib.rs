@@ -24,6 +24,7 @@ mod panics;
 mod process;
 mod quickstart;
 mod ready_file;
+mod refusals;
 mod report;
 mod state;
 mod times;

@@ -213,6 +213,18 @@ fn that_no_change_would_be_written_is_told_before_one_is_wanted() {
 }
 
 #[test]
+fn a_binary_that_the_tables_have_outgrown_is_told_to_be_replaced_and_not_to_migrate() {
+    let Some(host) = Host::new() else { return };
+    run(&mut host.command(&["keys", "init"])).done();
+    host.database.execute("UPDATE oneseal.schema_version SET min_binary = '9.9.9'");
+    for verb in [&["keys", "list"][..], &["check", "--no-bind"], &["keys", "rotate", "--direct"]] {
+        let said = run(&mut host.command(verb));
+        said.refused(78, &["database.below_min_binary", "9.9.9"]);
+        assert!(!format!("{said:?}").contains("migration_pending"), "{said:?}");
+    }
+}
+
+#[test]
 fn a_private_half_leaves_only_once_the_log_has_it_and_by_names_alone() {
     let Some(host) = Host::new() else { return };
     run(&mut host.command(&["keys", "init"])).done();
@@ -227,8 +239,23 @@ fn a_private_half_leaves_only_once_the_log_has_it_and_by_names_alone() {
     assert_eq!(payload["recipient"]["kid"], "safe");
     assert!(payload["kid"].is_string() && payload["recipient"]["thumbprint"].is_string(), "{payload}");
     assert!(!payload.to_string().contains(jwe.trim_end()));
+
+    // What does not leave is no event, whatever keeps it.
+    let count = "SELECT count(*) FROM oneseal.events WHERE kind = 'key.private_exported'";
+    let to = |out: &str| run(host.command(&export).args(["--out", out, "--json"]));
+    let (there, nowhere) = (host.path("key.jwe"), host.path("no/such/key.jwe"));
+    to(text(&there)).done();
+    for (out, code) in [(&there, "file.exists"), (&nowhere, "file.not_written")] {
+        let refused = to(text(out));
+        assert_eq!((refused.code, &refused.json()["error"]["code"]), (Some(78), &Value::from(code)));
+    }
+    assert_eq!(host.database.execute(count), "2");
+
     host.database.execute("UPDATE oneseal.event_head SET at = 'zzz'");
     let refused = run(&mut host.command(&export));
-    refused.refused(78, &["nothing was exported", "does not hold together"]);
+    refused.refused(78, &["keys.not_logged: nothing was exported", "does not hold together"]);
     assert_eq!(refused.out, "", "{refused:?}");
+    let unlogged = host.path("unlogged.jwe");
+    to(text(&unlogged));
+    assert!(!unlogged.exists(), "a place that was opened and got nothing is gone");
 }

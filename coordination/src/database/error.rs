@@ -33,6 +33,8 @@ pub enum DatabaseErrorKind {
     Conflict,
     /// Its tables are not those that this binary knows: `oneseal db migrate`.
     Schema,
+    /// Its tables need a newer binary than this one, which must leave them alone.
+    Outgrown,
     /// The configuration cannot work: no such database, a pooler in statement mode, a file that cannot be read.
     Configuration,
     /// Anything else: a fault of ours, or of the data.

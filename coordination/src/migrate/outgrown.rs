@@ -38,7 +38,7 @@ fn judge(told: &[String], components: &[Component], own: BinaryVersion) -> Resul
     };
     match told.iter().find_map(fault) {
         Some(fault) => Err(DatabaseError::new(
-            DatabaseErrorKind::Schema,
+            DatabaseErrorKind::Outgrown,
             format!("{fault}; update this replica, which uses them no more"),
         )),
         None => Ok(()),
@@ -71,8 +71,12 @@ mod tests {
     #[test]
     fn a_binary_is_outgrown_by_its_own_components_alone() {
         let own: BinaryVersion = "1.2.0".parse().expect("a version");
-        let judged =
-            |told: &str| judge(&[told.to_owned()], &[COORDINATION], own).map_err(|error| error.to_string());
+        let judged = |told: &str| {
+            judge(&[told.to_owned()], &[COORDINATION], own).map_err(|error| {
+                assert_eq!(error.kind(), DatabaseErrorKind::Outgrown);
+                error.to_string()
+            })
+        };
         for good in ["coordination 2 0.1.0", "coordination 9 1.2.0", "workers 9 99.0.0", "", "coordination"] {
             assert_eq!(judged(good), Ok(()), "{good}");
         }

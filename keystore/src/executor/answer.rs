@@ -31,7 +31,7 @@ pub struct Done {
     pub changes: Vec<Changed>,
     /// The ring now; of a dry run, the ring as it stays.
     pub state: State,
-    /// What may come next, soonest first.
+    /// What may come next, soonest first; of a dry run, what might if it were done, but for keys that are yet to be made.
     pub next: Vec<Next>,
     /// What else is worth knowing.
     pub notes: Vec<String>,

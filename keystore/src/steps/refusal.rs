@@ -80,10 +80,9 @@ pub enum Refusal {
     AlreadyPending {
         /// Which.
         kid: String,
-        /// When it may sign, as far as is known now.
-        until: UnixTime,
-        /// What costs most of the wait.
-        because: Cost,
+        /// When it may sign, as far as is known now. Not until when this is refused: no time alone makes room for
+        /// another.
+        may_sign_from: UnixTime,
     },
     /// Nothing to do, now or later.
     Nothing(&'static str),
@@ -158,7 +157,6 @@ impl Refusal {
             | Self::CannotOpen { .. }
             | Self::Behind { .. }
             | Self::Differs { .. }
-            | Self::AlreadyPending { .. }
             | Self::TooManyKeys { until: Some(_) } => Exit::TryLater,
             _ => Exit::Refused,
         }
@@ -191,7 +189,7 @@ impl Refusal {
     /// When to try again, where that is known.
     pub fn not_before(&self) -> Option<UnixTime> {
         match self {
-            Self::TooEarly { until, .. } | Self::AlreadyPending { until, .. } => Some(*until),
+            Self::TooEarly { until, .. } => Some(*until),
             Self::TooManyKeys { until } => *until,
             Self::Blocked { soonest, .. } => soonest.map(|(until, _)| until),
             _ => None,
@@ -201,7 +199,7 @@ impl Refusal {
     /// The setting that costs most of the wait.
     pub fn because(&self) -> Option<Cost> {
         match self {
-            Self::TooEarly { because, .. } | Self::AlreadyPending { because, .. } => Some(*because),
+            Self::TooEarly { because, .. } => Some(*because),
             Self::Blocked { soonest, .. } => soonest.map(|(_, because)| because),
             _ => None,
         }
@@ -248,9 +246,11 @@ impl fmt::Display for Refusal {
             Self::WrongState { kid, state, wanted } => {
                 write!(f, "the key {kid} is {}, and would have to be {wanted}", state.as_str())
             }
-            Self::AlreadyPending { kid, until, because } => {
-                write!(f, "the key {kid} is published already and may sign from {until}; {because}")
-            }
+            Self::AlreadyPending { kid, may_sign_from } => write!(
+                f,
+                "the key {kid} is published already and waits to sign: activate it first, which may be done from \
+                 {may_sign_from} on, or take it out with `oneseal keys retire {kid}`"
+            ),
             Self::Nothing(what) => f.write_str(what),
             Self::LastKey { kid } => {
                 write!(f, "without {kid} no key would sign: rotate and activate another first")

@@ -74,13 +74,13 @@ pub(super) fn too_many(state: &State, conditions: &Conditions<'_>) -> Refusal {
 fn already(key: &Key, conditions: &Conditions<'_>) -> Refusal {
     let published_at = key.published_at.unwrap_or(key.created_at);
     let known = conditions.observation.known_by_all(&key.kid, published_at, &conditions.floors);
-    let (at, because) = conditions.floors.activation(
+    let (at, _) = conditions.floors.activation(
         published_at,
         known.unwrap_or(published_at),
         conditions.observation.max_age_s(),
     );
-    let until = key.activate_after.map_or(at, |after| at.max(after));
-    Refusal::AlreadyPending { kid: key.kid.clone(), until, because }
+    let may_sign_from = key.activate_after.map_or(at, |after| at.max(after));
+    Refusal::AlreadyPending { kid: key.kid.clone(), may_sign_from }
 }
 
 fn check_bits(bits: usize, algorithms: &[Algorithm]) -> Result<(), Refusal> {

@@ -5,7 +5,7 @@ use oneseal_keystore::executor::{ExecuteError, Executor, Order};
 use oneseal_keystore::material::PrivateKey;
 use oneseal_keystore::ring::KeyState::{Active, Pending, Retiring};
 use oneseal_keystore::steps::{Adoption, Foreign, Refusal, Request};
-use oneseal_keystore::{Algorithm, KeyId, Rotation};
+use oneseal_keystore::{Algorithm, KeyId, Rotation, Snapshot};
 
 use super::{Bench, T0, activate, due, order, revoke, roll_back, rotate, until};
 
@@ -63,12 +63,18 @@ async fn without_a_registry_time_alone_must_be_accepted() {
 }
 
 #[tokio::test]
-async fn one_key_waits_at_a_time_and_a_second_rotation_says_until_when() {
+async fn one_key_waits_at_a_time_and_a_second_rotation_is_refused_however_long_one_waits() {
     let bench = Bench::new(Rotation::lab()).await;
     bench.order(rotate()).await.unwrap();
     let refusal = bench.refused(rotate()).await;
-    assert!(matches!(refusal, Refusal::AlreadyPending { .. }), "{refusal}");
-    assert_eq!((until(&refusal), refusal.exit().code()), (7, 75), "a refresh, the skew, H + C, a second");
+    let Refusal::AlreadyPending { may_sign_from, .. } = &refusal else { panic!("{refusal}") };
+    assert_eq!(may_sign_from.as_secs() - T0.as_secs(), 7, "a refresh, the skew, H + C, a second");
+    bench.pass(1_000);
+    for refusal in [refusal, bench.refused(rotate()).await] {
+        assert_eq!((refusal.exit().code(), refusal.not_before(), refusal.because()), (78, None, None));
+        let said = refusal.to_string();
+        assert!(said.contains("activate it first") && said.contains("oneseal keys retire"), "{said}");
+    }
     let other = Request::Rotate { algorithms: vec![Algorithm::EdDsa], rsa_bits: None };
     bench.order(other).await.unwrap();
     assert_eq!(bench.states().await.len(), 3);
@@ -222,6 +228,30 @@ async fn only_keys_that_were_in_the_store_in_that_time_are_burned() {
     let all = Request::Revoke { kids: Vec::new(), since: Some(UnixTime(T0.as_secs())) };
     bench.order(all).await.unwrap();
     assert!(bench.states().await.iter().all(|(kid, _)| *kid != first));
+}
+
+#[tokio::test]
+async fn while_no_key_signs_nobody_is_told_to_add_one_for_each_algorithm() {
+    let bench = Bench::new(Rotation::lab()).await;
+    let options = super::options(Rotation::lab());
+    let remarks = async || {
+        let built = Snapshot::build(bench.ring().await, &options.algorithms, &options.rotation);
+        built
+            .unwrap()
+            .1
+            .iter()
+            .map(|finding| (finding.code.name, finding.message.clone()))
+            .collect::<Vec<_>>()
+    };
+    let without_key = |remarks: &[(&str, String)], words: &str| {
+        remarks.iter().any(|(name, said)| *name == "issuer.algorithm_without_key" && said.contains(words))
+    };
+    assert!(without_key(&remarks().await, "EdDSA"));
+    bench.order(Request::Rotate { algorithms: vec![Algorithm::EdDsa], rsa_bits: None }).await.unwrap();
+    assert!(without_key(&remarks().await, "EdDSA; one waits to be activated"));
+    bench.order(revoke()).await.unwrap();
+    assert!(bench.states().await.iter().all(|(_, state)| *state == Pending));
+    assert!(!without_key(&remarks().await, ""), "ring.emergency says what to do");
 }
 
 fn elsewhere() -> PrivateKey {

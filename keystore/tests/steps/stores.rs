@@ -10,7 +10,7 @@ use oneseal_providers::{Entries, ErrorKind, SecretProvider};
 use oneseal_testing::{MemoryProvider, Outcome};
 use tokio::task::JoinSet;
 
-use super::{Bench, activate, order, revoke, rotate};
+use super::{Bench, activate, order, revoke, roll_back, rotate};
 
 #[tokio::test]
 async fn the_same_order_again_tells_what_it_did_and_does_nothing() {
@@ -178,6 +178,31 @@ async fn entries_beside_the_document_and_a_dry_run_leave_everything_as_it_is() {
     assert_eq!((bench.provider.writes(), bench.document().await), (writes, before));
     bench.order(rotate()).await.unwrap();
     assert_eq!(bench.provider.load().await.unwrap().entries.get("notes.txt").unwrap().expose(), b"ours");
+}
+
+#[tokio::test]
+async fn a_dry_run_tells_what_may_come_next_if_it_were_done() {
+    let bench = Bench::new(Rotation::lab()).await;
+    let mut pending = bench.order(rotate()).await.unwrap().changes[0].kid.clone();
+    for (request, seconds) in [
+        (Request::Retire { kid: pending.take() }, 0),
+        (rotate(), 0),
+        (activate(), 7),
+        (roll_back(), 1),
+        (revoke(), 1),
+    ] {
+        bench.pass(seconds);
+        let (mut order, before) = (order(request), bench.document().await);
+        order.dry_run = true;
+        let dry = bench.executor.execute(&order).await.unwrap();
+        assert_eq!(bench.document().await, before);
+        assert_eq!(dry.state.revision, before["revision"].as_u64().unwrap(), "the ring as it stays");
+        order.dry_run = false;
+        let mut done = bench.executor.execute(&order).await.unwrap();
+        let new = |kid: &String| !dry.state.keys.iter().any(|key| key.kid == *kid);
+        done.next.retain(|next| !new(&next.kid));
+        assert_eq!(dry.next, done.next, "{:?}", order.request);
+    }
 }
 
 #[tokio::test]

@@ -58,6 +58,7 @@ fn kind_of(kind: DatabaseErrorKind) -> ErrorKind {
         DatabaseErrorKind::Fenced => ErrorKind::Fenced,
         DatabaseErrorKind::Conflict => ErrorKind::Conflict,
         DatabaseErrorKind::Schema => ErrorKind::Unprepared,
+        DatabaseErrorKind::Outgrown => ErrorKind::Outgrown,
         // Nothing that waiting would mend: its message has the cure.
         DatabaseErrorKind::Configuration => ErrorKind::Malformed,
         // A wrong certificate is no answer of the database we were told of; the right one may come back.

@@ -8,6 +8,7 @@ use crate::app;
 use crate::config::{Config, ProviderChoice};
 use crate::exit::{Exit, Failure};
 use crate::fleet::rows_of;
+use crate::refusals::{FLEET_RUNNING, FLEET_UNKNOWN};
 
 /// The names of those who have beaten within three periods. A database without a registry has no replicas either.
 ///
@@ -40,6 +41,7 @@ pub(super) async fn refuse_beside_replicas(config: &Config) -> Result<(), Failur
         running.join(", ")
     );
     Err(Failure::new(Exit::TryLater, message)
+        .with_code(FLEET_RUNNING)
         .with_hint("Let one of them do it, by --admin SOCKET|URL, or stop them; one that was killed counts as stopped 12 s later."))
 }
 
@@ -86,5 +88,5 @@ fn names(config: &Config) -> Vec<String> {
 /// The registry did not tell.
 pub(super) fn silent(database: &Database, error: DatabaseError) -> Failure {
     let message = format!("whether replicas run cannot be told by the registry in {}", database.location());
-    Failure::new(Exit::Unavailable, message).because(error)
+    Failure::new(Exit::Unavailable, message).with_code(FLEET_UNKNOWN).because(error)
 }

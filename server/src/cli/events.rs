@@ -7,6 +7,7 @@ use oneseal_keystore::findings::chain;
 
 use super::Globals;
 use crate::exit::{Exit, Failure};
+use crate::gate::of_database_error;
 
 mod export;
 mod follow;
@@ -54,6 +55,11 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     }
 }
 
+/// How many, in words.
+fn events(count: u64) -> String {
+    format!("{count} {}", if count == 1 { "event" } else { "events" })
+}
+
 /// The configured database.
 fn open(globals: &Globals) -> Result<Database, Failure> {
     super::db::open(globals, "oneseal-events")
@@ -78,8 +84,12 @@ fn failed(error: &DatabaseError) -> Failure {
         Kind::Unavailable | Kind::Standby => Exit::Unavailable,
         Kind::Denied => Exit::Denied,
         Kind::Conflict | Kind::Fenced => Exit::TryLater,
-        Kind::Untrusted | Kind::Schema | Kind::Configuration => Exit::Refused,
+        Kind::Untrusted | Kind::Schema | Kind::Outgrown | Kind::Configuration => Exit::Refused,
         _ => Exit::Internal,
     };
-    Failure::new(exit, chain(error))
+    let failure = Failure::new(exit, chain(error));
+    match of_database_error(error).iter().next() {
+        Some(finding) if exit != Exit::Internal => failure.with_code(finding.code.name),
+        _ => failure,
+    }
 }

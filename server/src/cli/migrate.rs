@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use crate::exit::{Exit, Failure};
 use crate::output;
+use crate::refusals::{MIGRATE_CONFLICT, MIGRATE_PLACE, Noun};
 use held::Held;
 use plan::Step;
 
@@ -76,7 +77,9 @@ pub(crate) async fn run(args: Args) -> Result<Exit, Failure> {
     let report = Report { held: &held, source: &source, target: &target, step: &step, is_done: is_asked };
     let writes = matches!(step, Step::Create | Step::Raise { .. });
     if writes && !args.yes && !args.dry_run {
-        return Err(Failure::usage(report.told()).with_hint("Nothing was done. --yes does it."));
+        return Err(
+            Failure::wants_yes(Noun::Migrate, report.told()).with_hint("Nothing was done. --yes does it.")
+        );
     }
     if writes && is_asked {
         write(&held, there.as_ref().map(|there| &there.revision), &source, &target).await?;
@@ -117,13 +120,17 @@ fn check_place(
     let description = target.describe();
     let place = format!("{}:{}", description.kind, description.location);
     if !description.writable {
-        return Err(Failure::refused(format!("{place} cannot be written; nothing was done")));
+        return Err(
+            Failure::refused(format!("{place} cannot be written; nothing was done")).with_code(MIGRATE_PLACE)
+        );
     }
     if let (false, Durability::Ephemeral(why) | Durability::ImageLayer(why)) =
         (is_durable, &description.durability)
     {
         let message = format!("{place} would not keep the ring: {why}; nothing was done");
-        return Err(Failure::refused(message).with_hint("If it does all the same, say --durable."));
+        return Err(Failure::refused(message)
+            .with_code(MIGRATE_PLACE)
+            .with_hint("If it does all the same, say --durable."));
     }
     if matches!(to, ProviderUri::Postgres(_)) {
         let fits = oneseal_providers::postgres::check(&place, &held.entries);
@@ -181,7 +188,7 @@ async fn confirm(held: &Held, target: &Arc<dyn SecretProvider>) -> Result<(), Fa
     let message = format!(
         "{location} does not hold what was written there: somebody else writes there; run this again"
     );
-    Err(Failure::new(Exit::TryLater, message))
+    Err(Failure::new(Exit::TryLater, message).with_code(MIGRATE_CONFLICT))
 }
 
 const NOTHING_DONE: &str = "Nothing was done.";
@@ -211,7 +218,8 @@ impl Report<'_> {
         };
         let [copied, skipped, conflict] = self.counts();
         let mut text = format!("{ring}\n  from  {from}\n  to    {to}\n{what}\n");
-        text.push_str(&format!("copied {copied}, skipped {skipped}, conflict {conflict}\n"));
+        let copied = format!("{} {copied}", if self.is_done { "copied" } else { "would copy" });
+        text.push_str(&format!("{copied}, skipped {skipped}, conflict {conflict}\n"));
         if !matches!(self.step, Step::Conflict(_)) {
             let when = if self.is_done || self.step == &Step::Skip { "before and after" } else { "before" };
             text.push_str(&format!("JWKS sha256 {when} {jwks}\n"));

@@ -14,6 +14,7 @@ use self::remote::Remote;
 use super::Globals;
 use crate::config::{self, Config};
 use crate::exit::{Exit, Failure};
+use crate::refusals::{REPLICA_NOT_NAMED, REPLICA_OTHER_ISSUER};
 
 /// Which replica.
 #[derive(Debug, clap::Args)]
@@ -108,7 +109,8 @@ impl Replica {
                 path.display(),
                 status.issuer,
                 config.issuer
-            ))),
+            ))
+            .with_code(REPLICA_OTHER_ISSUER)),
             Err(failure) if failure.exit() == Exit::Unavailable => Ok(None),
             Err(failure) => Err(failure),
         }
@@ -159,6 +161,7 @@ fn configured(globals: &Globals) -> Result<PathBuf, Failure> {
                 )
             }
         })
+        .with_code(REPLICA_NOT_NAMED)
     })
 }
 

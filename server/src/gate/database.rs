@@ -3,6 +3,7 @@
 use oneseal::Findings;
 use oneseal_coordination::database::{Database, DatabaseError, DatabaseErrorKind, DatabaseOptions};
 use oneseal_coordination::migrate::{COORDINATION, Component, SchemaFault, check};
+use oneseal_keystore::DATABASE_BELOW_MIN_BINARY as BELOW_MIN_BINARY;
 pub(super) use oneseal_keystore::DATABASE_MIGRATION_PENDING as MIGRATION_PENDING;
 use oneseal_keystore::findings::{Code, Exit};
 use oneseal_providers::postgres::migrations::COMPONENT as PROVIDERS;
@@ -24,7 +25,6 @@ pub(super) static CODES: &[&Code] = &[
     &DATABASE_IN_CLEAR,
     &POOLED_FENCE,
     &TOO_OLD,
-    &BELOW_MIN_BINARY,
 ];
 
 /// What keeps `serve` from using the database; one attempt. Nothing, if none is configured.
@@ -104,6 +104,7 @@ fn push_error(error: &DatabaseError, findings: &mut Findings) {
         DatabaseErrorKind::Untrusted => &UNTRUSTED,
         DatabaseErrorKind::Configuration => &UNUSABLE,
         DatabaseErrorKind::Schema => &MIGRATION_PENDING,
+        DatabaseErrorKind::Outgrown => &BELOW_MIN_BINARY,
         _ => &UNAVAILABLE,
     };
     findings.push(code, PLACE, error.to_string());
@@ -178,9 +179,4 @@ static TOO_OLD: Code = Code::refused(
     "database.too_old",
     "The server is older than PostgreSQL 14.",
     "Upgrade it: PostgreSQL 13 and older are maintained no more.",
-);
-static BELOW_MIN_BINARY: Code = Code::refused(
-    "database.below_min_binary",
-    "The tables have been migrated to a form that this version of oneseal does not understand any more.",
-    "Run the version that the message names, or a newer one.",
 );

@@ -18,7 +18,7 @@ use oneseal_keystore::findings::Exit;
 use serde_json::{Map, Value, json};
 
 use crate::admin_token::Scope;
-use crate::key_answers;
+use crate::{key_answers, refusals};
 
 /// An answer that is no success.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,6 +146,18 @@ impl ApiError {
         Self { retry_after: Some(retry_after), ..error }
     }
 
+    /// With its name.
+    pub(crate) fn named(mut self, code: &'static str) -> Self {
+        self.details.insert("code".to_owned(), code.into());
+        self
+    }
+
+    /// Where the status does not say how a command ends that was refused so.
+    pub(crate) fn ending(mut self, exit: Exit) -> Self {
+        self.details.insert("exit".to_owned(), exit.code().into());
+        self
+    }
+
     /// The words.
     pub(crate) fn description(&self) -> &str {
         &self.description
@@ -206,7 +218,8 @@ impl IntoResponse for ApiError {
 impl From<MintError> for ApiError {
     fn from(error: MintError) -> Self {
         let retry_after = error.retry_after().unwrap_or(LATER);
-        match error {
+        let code = name(&error);
+        let answer = match error {
             MintError::NotAllowed(audience) => Self::denied(format!(
                 "tokens for the audience {audience} are not allowed here; admin.mint_audiences names those that are"
             )),
@@ -238,14 +251,38 @@ impl From<MintError> for ApiError {
                 Self::unavailable(format!("no {algorithm} key signs on this replica"), retry_after)
             }
             // Whoever asks for a token cannot activate a key, and learns how long to wait.
-            MintError::Emergency { .. } => Self::unavailable(error.to_string(), retry_after),
+            MintError::Emergency { .. } => {
+                let words = error.to_string();
+                // That it begins with its name is for logs: here the name is a member of its own.
+                Self::unavailable(words.strip_prefix("ring.emergency: ").unwrap_or(&words), retry_after)
+            }
+            // Behind a load balancer the next attempt can reach one that mints; this one never will.
             MintError::PublicOnly => Self::unavailable(
-                "this replica is public-only: it publishes the keys and mints nothing; others may mint",
+                "this replica is public-only: it publishes the keys and never mints; ask one with ring.mode = \"full\"",
                 retry_after,
-            ),
+            )
+            .ending(Exit::Refused),
             // That the tasks do not run, that a signature failed, and whatever later versions add: ours to repair.
             _ => Self::unavailable("this replica cannot mint at the moment; its log says why", retry_after),
-        }
+        };
+        answer.named(code)
+    }
+}
+
+/// What a script goes by.
+fn name(error: &MintError) -> &'static str {
+    match error {
+        MintError::NotAllowed(_) | MintError::OwnAudience(_) => "mint.audience",
+        MintError::AlgorithmNotAllowed { .. } => "mint.algorithm",
+        MintError::LifetimeTooLong { .. } | MintError::LifetimeTooShort { .. } => "mint.lifetime",
+        MintError::Invalid(_) => "mint.invalid",
+        MintError::Stale { .. } => "mint.stale",
+        MintError::ClockSkewed { .. } => "mint.clock_skewed",
+        MintError::Busy => "mint.busy",
+        MintError::NoKey(_) => "mint.no_key",
+        MintError::Emergency { .. } => "ring.emergency",
+        MintError::PublicOnly => refusals::KEYS_PUBLIC_ONLY,
+        _ => "mint.failed",
     }
 }
 
@@ -337,6 +374,10 @@ mod tests {
             assert_eq!(response.headers().contains_key(RETRY_AFTER), is_unavailable, "{error:?}");
             assert_eq!(response.headers().contains_key(CONNECTION), is_unavailable, "{error:?}");
             assert_eq!(response.headers()[CACHE_CONTROL], "no-store");
+            let code = body["code"].as_str().expect("a name");
+            assert!(include_str!("../../../docs/json/README.md").contains(&format!("`{code}`")), "{code}");
+            let exit = matches!(error, MintError::PublicOnly).then_some(78);
+            assert_eq!(body["exit"].as_u64(), exit, "{error:?}");
         }
     }
 

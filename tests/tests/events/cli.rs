@@ -66,9 +66,16 @@ async fn a_cut_says_what_goes_and_wants_yes() {
     place.append(9).await;
     let (code, out, err) = run(&place, &["prune", "--before", "5"]);
     assert!(
-        code == 64 && out.starts_with("4 events would be cut off, up to 4-") && err.contains("--yes"),
+        code == 64
+            && out.is_empty()
+            && err.contains("--yes")
+            && err.starts_with("oneseal: events.wants_yes: 4 events would be cut off, up to 4-"),
         "{out}{err}"
     );
+    let (code, out, _) = run(&place, &["prune", "--before", "2", "--json"]);
+    let said: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &said["error"]["code"]), (64, &"events.wants_yes".into()));
+    assert!(said["error"]["message"].as_str().unwrap().starts_with("1 event would"), "{said}");
     let (code, out, _) = run(&place, &["prune", "--before", "5", "--yes", "--json"]);
     let said: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!((code, &said["count"], &said["done"]), (0, &4.into(), &true.into()));

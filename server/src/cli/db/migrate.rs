@@ -12,6 +12,7 @@ use super::{Globals, open};
 use crate::exit::{Exit, Failure};
 use crate::gate::{self, COMPONENTS};
 use crate::output;
+use crate::refusals::Noun;
 
 /// How far.
 #[derive(Debug, clap::Args)]
@@ -114,7 +115,7 @@ fn refuse_contract_without_yes(before: &Status, args: &Args) -> Result<(), Failu
     }
     let needed = takes_away.map(|migration| migration.min_binary).max().unwrap_or_default();
     let message = format!("this takes away what oneseal before {needed} needs, and cannot be undone");
-    Err(Failure::usage(message).with_hint("Nothing was done. --yes does it."))
+    Err(Failure::wants_yes(Noun::Db, message).with_hint("Nothing was done. --yes does it."))
 }
 
 fn failure(error: MigrateError) -> Failure {

@@ -54,7 +54,7 @@ pub(super) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     if json {
         return output::answer(written.json(), exit);
     }
-    output::print_line(&format!("{} events written to {}", written.count, path.display()))?;
+    output::print_line(&format!("{} written to {}", super::events(written.count), path.display()))?;
     written.broken.as_ref().map_or(Ok(Exit::Done), |broken| Err(super::no(broken)))
 }
 

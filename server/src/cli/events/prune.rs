@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::super::Globals;
 use crate::exit::{Exit, Failure};
+use crate::refusals::{EVENTS_MOVED, EVENTS_NOT_OWNER, Noun};
 use crate::{output, times};
 
 /// How far.
@@ -42,14 +43,14 @@ pub(super) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
         let actor = format!("cli uid:{}", rustix::process::getuid().as_raw());
         prune(&database, &actor, &plan, |_| {}).await.map_err(failed)?;
     }
+    if !yes && plan.count() > 0 {
+        let would = told(&plan, false);
+        return Err(Failure::wants_yes(Noun::Events, would).with_hint("Nothing was done. --yes does it."));
+    }
     if json {
-        let exit = if yes || plan.count() == 0 { Exit::Done } else { Exit::Usage };
-        return output::answer(as_json(&plan, is_done), exit);
+        return output::answer(as_json(&plan, is_done), Exit::Done);
     }
     output::print_line(&told(&plan, is_done))?;
-    if !yes && plan.count() > 0 {
-        return Err(Failure::usage("nothing was done: --yes does it"));
-    }
     Ok(Exit::Done)
 }
 
@@ -64,7 +65,11 @@ fn told(plan: &PrunePlan, is_done: bool) -> String {
     }
     let words = if is_done { "cut off" } else { "would be cut off" };
     let at = plan.cut_at.as_deref().unwrap_or_default();
-    format!("{} events {words}, up to {} of {at}{held}", plan.count(), plan.cut.cursor())
+    format!(
+        "{} {words}, up to {} of {at}{held}",
+        super::events(plan.count().unsigned_abs()),
+        plan.cut.cursor()
+    )
 }
 
 fn as_json(plan: &PrunePlan, is_done: bool) -> serde_json::Value {
@@ -82,8 +87,10 @@ fn as_json(plan: &PrunePlan, is_done: bool) -> serde_json::Value {
 fn failed(error: PruneError) -> Failure {
     match &error {
         PruneError::Broken(_) => Failure::new(Exit::No, chain(&error)),
-        PruneError::NotOwner { .. } => Failure::new(Exit::Denied, error.to_string()),
-        PruneError::Moved => Failure::new(Exit::TryLater, error.to_string()),
+        PruneError::NotOwner { .. } => {
+            Failure::new(Exit::Denied, error.to_string()).with_code(EVENTS_NOT_OWNER)
+        }
+        PruneError::Moved => Failure::new(Exit::TryLater, error.to_string()).with_code(EVENTS_MOVED),
         PruneError::Database(error) => super::failed(error),
         PruneError::Log(_) => Failure::refused(chain(&error)),
         _ => Failure::new(Exit::Unavailable, chain(&error)),

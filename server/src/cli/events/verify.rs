@@ -159,7 +159,7 @@ fn told(seen: &Seen) -> String {
     else {
         return "verified: the log is empty".to_owned();
     };
-    format!("verified: {} events, {first} to {seq}; the head is {seq}-{hash}", seen.verifier.count())
+    format!("verified: {}, {first} to {seq}; the head is {seq}-{hash}", super::events(seen.verifier.count()))
 }
 
 fn answer(seen: &Seen, broken: Option<&Broken>) -> Result<Exit, Failure> {

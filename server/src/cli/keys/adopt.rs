@@ -9,7 +9,7 @@ use oneseal::UnixTime;
 use oneseal_coordination::SystemClock;
 use oneseal_keystore::material::{KeyError, Passphrase, PrivateKey};
 use oneseal_keystore::steps::{Adoption, Foreign, Request};
-use oneseal_keystore::{Algorithm, IssuerUrl, KeyId};
+use oneseal_keystore::{Algorithm, IssuerUrl, KeyId, provider_findings};
 use oneseal_providers::{ErrorKind, FileProvider, ProviderUri, SecretProvider};
 use oneseal_relying_party::fetch::{self, FetchOptions, Fetcher};
 use oneseal_relying_party::survey::survey;
@@ -164,12 +164,14 @@ async fn read_key(from: &str, common: &Common, globals: &Globals) -> Result<Priv
     };
     let loaded = provider.load().await;
     let record = loaded.map_err(|error| {
+        let code =
+            provider_findings(&error).iter().map(|finding| finding.code.name).next().unwrap_or_default();
         let exit = match error.kind() {
             ErrorKind::Denied => Exit::Denied,
             ErrorKind::Unavailable => Exit::Unavailable,
             _ => Exit::Refused,
         };
-        Failure::new(exit, "the key to adopt cannot be read").because(error)
+        Failure::new(exit, "the key to adopt cannot be read").with_code(code).because(error)
     })?;
     let mut values = record.entries.iter();
     let (Some((_, value)), None) = (values.next(), values.next()) else {
@@ -202,7 +204,7 @@ async fn opened(value: &[u8], passphrase: Passphrase) -> Result<Result<PrivateKe
 }
 
 fn refused(error: KeyError) -> Failure {
-    Failure::refused(format!("{} ({})", error.code().meaning, error.code().name)).because(error)
+    Failure::refused(error.code().meaning).with_code(error.code().name).because(error)
 }
 
 /// Whether relying parties can have the key already, by the issuer's own word.

@@ -19,6 +19,7 @@ use crate::cli::alive;
 use crate::cli::replica::{Answer, Call, Purpose, Replica, Target};
 use crate::config::{ProviderChoice, Sources};
 use crate::exit::{Cost, Exit, Failure};
+use crate::refusals::{Noun, REPLICA_NOT_NAMED};
 use crate::{app, key_answers, output, times};
 
 /// What every verb takes.
@@ -156,7 +157,10 @@ pub(super) async fn revoke(args: Revoke, globals: &Globals) -> Result<Exit, Fail
     };
     if is_done && !no_wait && waits(&answer) {
         if !json {
-            output::complain(&tell::changes(&answer));
+            // One that was begun before has burned nothing now.
+            if answer["changes"].as_array().is_some_and(|changes| !changes.is_empty()) {
+                output::complain(&tell::changes(&answer));
+            }
             output::complain("the keys are gone; waiting until their successors may sign");
         }
         let second = second_commit(&whom).await?;
@@ -167,8 +171,10 @@ pub(super) async fn revoke(args: Revoke, globals: &Globals) -> Result<Exit, Fail
         let (change_id, at) = (answer["change_id"].take(), answer["at"].take());
         answer = second;
         answer["verb"] = "revoke".into();
-        answer["change_id"] = change_id;
-        answer["at"] = at;
+        // One that only ends what another began is known by what it wrote itself.
+        if !change_id.is_null() {
+            (answer["change_id"], answer["at"]) = (change_id, at);
+        }
         answer["changes"] = changes.into();
     }
     tell::answer(answer, json)
@@ -214,7 +220,7 @@ async fn carry_out(asked: Asked, common: Common, globals: &Globals) -> Result<(W
         order.dry_run = true;
         let plan = whom.ask(&order, &members).await?;
         let message = format!("nothing was done: {loses}. Say --yes to do it");
-        return Err(Failure::usage(message).with_code(WANTS_YES).with_hint(tell::changes(&plan)));
+        return Err(Failure::wants_yes(Noun::Keys, message).with_hint(tell::changes(&plan)));
     }
     let answer = whom.ask(&order, &members).await?;
     Ok((whom, answer))
@@ -314,7 +320,9 @@ impl Whom {
             (ProviderChoice::Postgres { .. }, Way::Direct) => alive::refuse_beside_replicas(&config).await?,
             (ProviderChoice::Postgres { .. }, Way::Replica) => {
                 let found = if is_configured { Replica::of_this_host(&config).await? } else { None };
-                return found.map(Self::Replica).ok_or_else(|| Failure::usage(NO_REPLICA));
+                return found
+                    .map(Self::Replica)
+                    .ok_or_else(|| Failure::usage(NO_REPLICA).with_code(REPLICA_NOT_NAMED));
             }
             _ => {}
         }
@@ -412,8 +420,6 @@ const PURPOSE: Purpose = Purpose {
     does: "changes keys",
     if_absent: "update it: its version has no key verbs",
 };
-/// What was asked for cannot be undone, and `--yes` was not said.
-const WANTS_YES: &str = "keys.wants_yes";
 const NO_REPLICA: &str = "the ring is in a database, where replicas serve it, and none answers at this host's listen.admin: \
                           name one by --admin SOCKET|URL; where none runs, --direct";
 const STILL_PENDING: &str =

@@ -6,6 +6,7 @@ use oneseal_keystore::ring::KeyState;
 use oneseal_keystore::snapshot::PublishedKey;
 
 use crate::exit::{Exit, Failure};
+use crate::refusals::{KEYS_NO_SUCH_KEY, KEYS_SEVERAL};
 
 /// What is known of the key.
 #[derive(Debug, Default)]
@@ -54,11 +55,13 @@ impl Wanted {
         match (fitting.iter().find(whole), fitting.as_slice()) {
             (Some(key), _) | (None, [key]) => Ok(key),
             (None, []) => Err(Failure::new(Exit::No, format!("the ring has no key {}", self.described()))
+                .with_code(KEYS_NO_SUCH_KEY)
                 .with_hint(listed("It has", keys.iter()))),
             (None, several) => Err(Failure::usage(format!(
                 "{} keys fit: name one by its kid, or by more of its beginning",
                 several.len()
             ))
+            .with_code(KEYS_SEVERAL)
             .with_hint(listed("They are", several.iter().copied()))),
         }
     }

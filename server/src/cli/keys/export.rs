@@ -20,6 +20,7 @@ use super::{Globals, Place, private, site};
 use crate::exit::{Exit, Failure};
 use crate::files::{self, There};
 use crate::output;
+use crate::refusals::KEYS_SEVERAL;
 
 /// Which keys, in which form, and where to.
 #[derive(Debug, clap::Args)]
@@ -189,7 +190,9 @@ fn exported(snapshot: &Snapshot, format: Format, keys: &[&PublishedKey]) -> Resu
                 "DER holds one key, and the ring has {}: choose one by --kid, or print all in base64 by --json",
                 several.len()
             );
-            Err(Failure::usage(message).with_hint(listed("They are", several.iter().copied())))
+            Err(Failure::usage(message)
+                .with_code(KEYS_SEVERAL)
+                .with_hint(listed("They are", several.iter().copied())))
         }
     }
 }

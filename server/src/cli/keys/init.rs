@@ -15,6 +15,7 @@ use crate::app;
 use crate::config::{Config, ProviderChoice};
 use crate::exit::{Exit, Failure};
 use crate::output;
+use crate::refusals::KEYS_PUBLIC_ONLY;
 
 /// Which ring, and with which keys.
 #[derive(Debug, clap::Args)]
@@ -76,12 +77,12 @@ pub(super) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
 fn refuse_what_could_not_sign(config: &Config) -> Result<(), Failure> {
     let sealing = &config.unlocking.sealing;
     if sealing.mode == Mode::PublicOnly {
-        return Err(Failure::refused("no ring was made: ring.mode is \"public-only\", and such a replica holds no key").with_hint(
+        return Err(Failure::refused("no ring was made: ring.mode is \"public-only\", and such a replica holds no key").with_code(KEYS_PUBLIC_ONLY).with_hint(
             "Run it where ring.mode is \"full\" and the KEK is; then set ring.pin here to the ring key that it prints.",
         ));
     }
     if matches!(config.provider, ProviderChoice::Postgres { .. }) && sealing.kek.is_none() {
-        return Err(Failure::refused("no ring was made: the provider is a database, which takes sealed rings alone, and no KEK is named").with_hint(
+        return Err(Failure::refused("no ring was made: the provider is a database, which takes sealed rings alone, and no KEK is named").with_code("provider.unsealed").with_hint(
             "Make one with `oneseal keys new-kek --out FILE`, and name it by --kek file:FILE, or kek.uri in the configuration of every replica.",
         ));
     }

@@ -16,7 +16,11 @@ use super::{Globals, Looking, Place};
 use crate::app;
 use crate::config::disk;
 use crate::exit::{Exit, Failure};
-use crate::{files, gate, output, times};
+use crate::files::PrivateFile;
+use crate::refusals::{
+    KEYS_NO_PRIVATE_HALF, KEYS_NO_SUCH_KEY, KEYS_NOT_LOGGED, KEYS_PUBLIC_ONLY, KEYS_RECIPIENT, Noun,
+};
+use crate::{gate, output, times};
 
 /// Which key, to whom, and where to.
 pub(super) struct Asked {
@@ -42,15 +46,18 @@ pub(super) async fn run(asked: Asked, globals: &Globals) -> Result<Exit, Failure
     let plan = plan(&export);
     if !yes {
         let message = format!("nothing was exported: {plan}. Say --yes to export it");
-        return Err(Failure::usage(message));
+        return Err(Failure::wants_yes(Noun::Keys, message));
     }
+    // All that can fail comes before the event, but for the writing: one that tells of an export that never was would
+    // have a key revoked for nothing.
+    let jwe = export.seal().map_err(|error| Failure::internal("nothing was exported").because(error))?;
+    let file = out.as_deref().map(PrivateFile::create).transpose()?;
     output::complain(&plan);
     if let Some(database) = &database {
         log(database, &export, options.issuer.as_str()).await?;
     }
-    let jwe = export.seal().map_err(|error| Failure::internal("nothing was exported").because(error))?;
-    if let Some(path) = &out {
-        files::create_private(path, &jwe)?;
+    if let Some(file) = file {
+        file.write(&jwe)?;
     }
     output::complain(&log_line(&export, options.issuer.as_str()));
     told(&export, &jwe, out.as_deref(), json)
@@ -58,9 +65,11 @@ pub(super) async fn run(asked: Asked, globals: &Globals) -> Result<Exit, Failure
 
 fn recipient(path: &Path) -> Result<Recipient, Failure> {
     let named = || format!("--to-jwk {}", path.display());
-    let text = disk::read_bytes(path, Recipient::MAX_LEN)
-        .map_err(|error| Failure::refused(format!("{} cannot be read", named())).because(error))?;
-    Recipient::parse(&text).map_err(|error| Failure::refused(named()).because(error))
+    let text = disk::read_bytes(path, Recipient::MAX_LEN).map_err(|error| {
+        Failure::refused(format!("{} cannot be read", named())).with_code(KEYS_RECIPIENT).because(error)
+    })?;
+    Recipient::parse(&text)
+        .map_err(|error| Failure::refused(named()).with_code(KEYS_RECIPIENT).because(error))
 }
 
 fn plan(export: &PrivateExport) -> String {
@@ -104,6 +113,7 @@ async fn log(database: &Database, export: &PrivateExport, issuer: &str) -> Resul
 
 fn unlogged(exit: Exit, error: impl std::error::Error + Send + Sync + 'static) -> Failure {
     Failure::new(exit, "nothing was exported, since the event log in [database] has not taken it")
+        .with_code(KEYS_NOT_LOGGED)
         .because(error)
 }
 
@@ -151,7 +161,14 @@ fn told(export: &PrivateExport, jwe: &str, out: Option<&Path>, json: bool) -> Re
 fn failure(error: ExportError) -> Failure {
     match error {
         ExportError::Unreadable(found) => Failure::found(found),
-        error @ ExportError::NoKey => Failure::new(Exit::No, error.to_string()),
-        error => Failure::refused(error.to_string()),
+        error @ ExportError::NoKey => Failure::new(Exit::No, error.to_string()).with_code(KEYS_NO_SUCH_KEY),
+        error => {
+            let code = match &error {
+                ExportError::PublicOnly => KEYS_PUBLIC_ONLY,
+                ExportError::OwnKey { .. } => KEYS_RECIPIENT,
+                _ => KEYS_NO_PRIVATE_HALF,
+            };
+            Failure::refused(error.to_string()).with_code(code)
+        }
     }
 }

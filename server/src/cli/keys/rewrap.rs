@@ -14,6 +14,7 @@ use crate::cli::alive;
 use crate::config::Sealing;
 use crate::exit::{Exit, Failure};
 use crate::output;
+use crate::refusals::Noun;
 
 /// Which ring, and how.
 #[derive(Debug, clap::Args)]
@@ -79,7 +80,10 @@ pub(super) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     }
     let done = done.map_err(failure)?;
     if !dry_run && !yes {
-        return Err(Failure::usage(format!("nothing was done: {}; say --yes", would.told(&done))));
+        return Err(Failure::wants_yes(
+            Noun::Keys,
+            format!("nothing was done: {}; say --yes", would.told(&done)),
+        ));
     }
     let next = configured.after(target);
     if json {

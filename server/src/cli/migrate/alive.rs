@@ -6,6 +6,7 @@ use oneseal_providers::{PostgresUrl, ProviderUri};
 use super::held::Held;
 use crate::cli::alive::{beating as beating_in, silent};
 use crate::exit::{Exit, Failure};
+use crate::refusals::{FLEET_RUNNING, FLEET_UNKNOWN};
 
 /// Refuses while a replica runs, naming who, and where no registry can tell unless the operator does.
 ///
@@ -28,7 +29,7 @@ pub(super) async fn refuse_running_fleet(
             fleets.join(" or "),
             running.join(", ")
         );
-        return Err(Failure::new(Exit::TryLater, message).with_hint(
+        return Err(Failure::new(Exit::TryLater, message).with_code(FLEET_RUNNING).with_hint(
             "Nothing was done. Stop them; a replica that was killed counts as stopped 12 s later. If another fleet of \
              that database is meant, name it by ?fleet=NAME in the URL.",
         ));
@@ -38,7 +39,7 @@ pub(super) async fn refuse_running_fleet(
             "whether replicas still serve from {from} cannot be told: there is no registry. Stop them, then say so \
              with --fleet-is-stopped"
         );
-        return Err(Failure::usage(message));
+        return Err(Failure::usage(message).with_code(FLEET_UNKNOWN));
     }
     Ok(())
 }

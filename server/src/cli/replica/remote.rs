@@ -18,6 +18,7 @@ use crate::cli::{Globals, UNTRUSTED, read_ca, verify};
 use crate::config::disk;
 use crate::exit::{Exit, Failure};
 use crate::output;
+use crate::refusals::REPLICA_NO_ANSWER;
 
 /// What only a URL needs.
 #[derive(Debug, Default, clap::Args)]
@@ -132,7 +133,9 @@ impl Remote {
                 format!("no answer from {url}: is the replica running, and is this its listen.admin_tcp?"),
             ),
         };
-        Failure::new(exit, message).because(error)
+        let failure = Failure::new(exit, message);
+        let failure = if exit == Exit::Unavailable { failure.with_code(REPLICA_NO_ANSWER) } else { failure };
+        failure.because(error)
     }
 }
 

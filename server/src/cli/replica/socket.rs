@@ -20,6 +20,7 @@ use tokio::net::UnixStream;
 use super::{Answer, Call, Purpose};
 use crate::admin_token;
 use crate::exit::{Cost, Exit, Failure};
+use crate::refusals::{REPLICA_DENIED, REPLICA_NO_ANSWER, REPLICA_NO_SOCKET, REPLICA_NOT_RUNNING};
 
 /// Asks the replica behind `socket`.
 ///
@@ -40,7 +41,7 @@ pub(super) async fn ask<T: Answer>(socket: &Path, call: &Call) -> Result<T, Fail
                 socket.display(),
                 DEADLINE.as_secs()
             );
-            Err(Failure::new(Exit::Unavailable, message))
+            Err(Failure::new(Exit::Unavailable, message).with_code(REPLICA_NO_ANSWER))
         }
     }
 }
@@ -48,6 +49,7 @@ pub(super) async fn ask<T: Answer>(socket: &Path, call: &Call) -> Result<T, Fail
 async fn exchange(socket: &Path, call: &Call) -> Result<(StatusCode, Bytes), Failure> {
     let broken = |error: hyper::Error| {
         Failure::new(Exit::Unavailable, format!("{}: the exchange broke off; ask again", socket.display()))
+            .with_code(REPLICA_NO_ANSWER)
             .because(error)
     };
     let stream = UnixStream::connect(socket).await.map_err(|error| not_connected(socket, error))?;
@@ -208,27 +210,35 @@ impl fmt::Display for Refusal {
 
 fn not_connected(socket: &Path, error: io::Error) -> Failure {
     let place = socket.display();
-    let (exit, message) = match error.kind() {
+    let (exit, code, message) = match error.kind() {
         ErrorKind::NotFound => (
             Exit::Unavailable,
+            REPLICA_NO_SOCKET,
             if is_address(socket) {
                 format!("there is no socket {place}; an address of TCP begins with https:// or http://")
             } else {
                 format!("there is no socket {place}: is the replica running, and is this its listen.admin?")
             },
         ),
-        ErrorKind::ConnectionRefused => {
-            (Exit::Unavailable, format!("nobody listens at {place}: its replica has ended; start it again"))
-        }
+        ErrorKind::ConnectionRefused => (
+            Exit::Unavailable,
+            REPLICA_NOT_RUNNING,
+            format!("nobody listens at {place}: its replica has ended; start it again"),
+        ),
         ErrorKind::PermissionDenied => (
             Exit::Denied,
+            REPLICA_DENIED,
             format!(
                 "{place} belongs to another user: run this as the user that runs the replica, or as root"
             ),
         ),
-        _ => (Exit::Unavailable, format!("{place} cannot be opened: is it the replica's listen.admin?")),
+        _ => (
+            Exit::Unavailable,
+            REPLICA_NO_SOCKET,
+            format!("{place} cannot be opened: is it the replica's listen.admin?"),
+        ),
     };
-    Failure::new(exit, message).because(error)
+    Failure::new(exit, message).with_code(code).because(error)
 }
 
 /// Whether it looks like an address of TCP, `HOST:PORT`, that has lost its scheme.
@@ -343,5 +353,6 @@ mod tests {
         assert!(dead.in_full().contains("nobody listens"), "{}", dead.in_full());
         std::fs::remove_file(&path).expect("removed");
         assert_eq!((missing.exit(), dead.exit()), (Exit::Unavailable, Exit::Unavailable));
+        assert_eq!((missing.code(), dead.code()), ("replica.no_socket", "replica.not_running"));
     }
 }

@@ -11,6 +11,7 @@ use crate::exit::{Exit, Failure};
 use crate::fleet::{self, Forgotten as Refusal, StoreError};
 use crate::gate::of_database_error;
 use crate::output;
+use crate::refusals::{Noun, REPLICAS_BEATS, REPLICAS_UNKNOWN};
 
 /// Whom to forget, and whom to tell.
 #[derive(Debug, clap::Args)]
@@ -49,10 +50,13 @@ impl Answer for Forgotten {
 pub(super) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> {
     let Args { instance, target, direct, yes, json } = args;
     if !yes {
-        return Err(Failure::usage(format!(
-            "this says that {instance} serves no more: a key may then be activated or removed without it, and if it \
+        return Err(Failure::wants_yes(
+            Noun::Replicas,
+            format!(
+                "this says that {instance} serves no more: a key may then be activated or removed without it, and if it \
              does serve, tokens break. If you know that its process has ended, repeat with --yes"
-        )));
+            ),
+        ));
     }
     let forgotten = if direct {
         in_database(instance, globals).await?
@@ -74,8 +78,9 @@ pub(super) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
 /// By this process, without a replica. One that beats is not forgotten here either.
 async fn in_database(instance: String, globals: &Globals) -> Result<Forgotten, Failure> {
     let PartialConfig { issuer, settings } = globals.partial_config()?;
-    let issuer =
-        issuer.ok_or_else(|| Failure::refused("issuer.url is not set, so there is no fleet to look in"))?;
+    let issuer = issuer.ok_or_else(|| {
+        Failure::refused("issuer.url is not set, so there is no fleet to look in").with_code("config.missing")
+    })?;
     let database = db::open(globals, "oneseal-replicas")?;
     let fleet = settings.fleet_of(&issuer);
     let actor = format!("oneseal replicas forget (uid {})", rustix::process::getuid().as_raw());
@@ -84,9 +89,11 @@ async fn in_database(instance: String, globals: &Globals) -> Result<Forgotten, F
         Err(why @ Refusal::Unknown) => Err(Failure::usage(format!(
             "{why}; it was looked for in the fleet {fleet} of {}",
             database.location()
-        ))),
+        ))
+        .with_code(REPLICAS_UNKNOWN)),
         Err(why @ Refusal::Beats { .. }) => {
             Err(Failure::new(Exit::TryLater, format!("{instance} is not forgotten: {why}"))
+                .with_code(REPLICAS_BEATS)
                 .with_hint("Stop it first, and it leaves by itself."))
         }
         Err(Refusal::Store(StoreError::Database(error))) => Err(Failure::found(of_database_error(&error))),

@@ -142,7 +142,8 @@ async fn answer(
     if !admin.may_mint {
         return Err(ApiError::denied(
             "minting here is off; set admin.mint = true and name admin.mint_audiences",
-        ));
+        )
+        .named("mint.off"));
     }
     let body = body::json(request).await?;
     let wanted = Wanted::parse(&body, asked)?;

@@ -22,6 +22,7 @@ use crate::fleet::{Forgotten, Membership, View};
 use crate::http::caller::Caller;
 use crate::http::error::ApiError;
 use crate::logging::AUDIT;
+use crate::refusals::{REPLICAS_BEATS, REPLICAS_NO_REGISTRY, REPLICAS_UNKNOWN};
 
 /// ```json
 /// {
@@ -92,13 +93,14 @@ pub(super) async fn forget(
         Err(Forgotten::Unknown) => ApiError::invalid(
             "no replica of this name is in the registry; `oneseal replicas list` shows them",
         )
+        .named(REPLICAS_UNKNOWN)
         .into_response(),
         Err(Forgotten::Beats { beat_age }) => {
             let words = format!(
                 "it is there: its last beat was {} s ago; stop it first, and it leaves by itself",
                 beat_age.as_secs()
             );
-            ApiError::conflict(words).into_response()
+            ApiError::conflict(words).named(REPLICAS_BEATS).into_response()
         }
         Err(Forgotten::Store(error)) => {
             tracing::warn!(why = chain(&error), instance, "a replica could not be forgotten");
@@ -132,7 +134,7 @@ fn alone(admin: &Admin) -> Value {
 
 fn membership(admin: &Admin) -> Result<&Membership, ApiError> {
     let words = "this replica has no [database], so it knows of no others";
-    admin.state.fleet.as_deref().ok_or_else(|| ApiError::conflict(words))
+    admin.state.fleet.as_deref().ok_or_else(|| ApiError::conflict(words).named(REPLICAS_NO_REGISTRY))
 }
 
 fn answer(body: Value) -> Response {
