@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oneseal_coordination::{BootTime, Clock};
+use oneseal_keystore::findings::Finding;
 use oneseal_keystore::{Findings, Identity, IssuerUrl, Keystore, Snapshot};
 use oneseal_providers::SecretProvider;
 use tokio_util::sync::DropGuard;
@@ -116,6 +117,12 @@ impl Issuer {
     /// How it is doing: for readiness probes and status pages. No I/O.
     pub fn health(&self) -> Health {
         health::read(self.live(), self.keystore(), self.rules().default_algorithm())
+    }
+
+    /// The first thing that is wrong with the provider's record, if the last look found one and refused it: what is served
+    /// is then the last good one. No I/O.
+    pub fn refusal(&self) -> Option<Finding> {
+        self.keystore().refusal()
     }
 
     /// Verifies a token of this issuer for `audience`, offline, by the keys that this replica publishes; tokens of

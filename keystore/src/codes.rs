@@ -25,8 +25,10 @@ pub(crate) fn of_provider_error(kind: ErrorKind) -> &'static Code {
         ErrorKind::Denied => &PROVIDER_DENIED,
         ErrorKind::Exposed => &PROVIDER_EXPOSED,
         ErrorKind::Malformed | ErrorKind::TooLarge => &PROVIDER_MALFORMED,
+        ErrorKind::Ambiguous => &PROVIDER_AMBIGUOUS,
         ErrorKind::Unprepared => &DATABASE_MIGRATION_PENDING,
         ErrorKind::Outgrown => &DATABASE_BELOW_MIN_BINARY,
+        ErrorKind::Unusable => &DATABASE_UNUSABLE,
         ErrorKind::ReadOnly => &PROVIDER_READ_ONLY,
         ErrorKind::Unsealed => &PROVIDER_UNSEALED,
         ErrorKind::Conflict | ErrorKind::ChangeIdUsed | ErrorKind::AlreadyExists | ErrorKind::Fenced => {
@@ -44,8 +46,10 @@ pub(crate) static CODES: &[&Code] = &[
     &PROVIDER_EXPOSED,
     &PROVIDER_UNAVAILABLE,
     &PROVIDER_MALFORMED,
+    &PROVIDER_AMBIGUOUS,
     &DATABASE_MIGRATION_PENDING,
     &DATABASE_BELOW_MIN_BINARY,
+    &DATABASE_UNUSABLE,
     &PROVIDER_UNSEALED,
     &PROVIDER_EPHEMERAL,
     &PROVIDER_IMAGE_LAYER,
@@ -107,6 +111,20 @@ pub(crate) static PROVIDER_MALFORMED: Code = Code::refused(
     "What rests there is not a readable record.",
     "Put it there again from where it was made: mend the template or mount that left this, restore a database's row from \
      its backup. A key is never repaired by guessing.",
+);
+pub(crate) static PROVIDER_AMBIGUOUS: Code = Code::refused(
+    "provider.ambiguous",
+    "Several fleets have their rings in the database, and none of them was named.",
+    "Name the fleet: by `?fleet=NAME` in the database's URL, by ring.fleet, or by issuer.url in the configuration, from \
+     which its name follows.",
+);
+/// Found by a server as well, which uses the database for its registry.
+pub static DATABASE_UNUSABLE: Code = Code::refused(
+    "database.unusable",
+    "There is no such database, a pooler in between is set up so that transactions cannot work, or the event log in it \
+     does not hold together.",
+    "Create the database; set the pooler's pool_mode to transaction or session; a log is mended as docs/events.md says \
+     under \"A log that is broken\".",
 );
 /// Found by a server as well, which looks at the tables of its registry.
 pub static DATABASE_MIGRATION_PENDING: Code = Code::refused(
@@ -246,8 +264,8 @@ pub(crate) static RING_UNAUTHENTIC: Code = Code::refused(
 pub(crate) static RING_ROLLED_BACK: Code = Code::refused(
     "ring.rolled_back",
     "The ring is older than, or another than, the one this replica has served.",
-    "Put the newer revision back where the ring rests. Where it is lost for good, stop every replica, forget those that \
-     stay silent (`oneseal replicas forget --direct`), and start them anew: they take what the store holds, and tokens of \
+    "Put the newer revision back where the ring rests, from a backup that has it; none is made from what a replica serves. \
+     Where it is lost for good, stop every replica, forget those that stay silent (`oneseal replicas forget --direct`), and start them anew: they take what the store holds, and tokens of \
      keys that only the newer one had are refused.",
 );
 pub(crate) static RING_ACTIVATED_UNPUBLISHED: Code = Code::warning(

@@ -55,7 +55,9 @@ pub mod verify;
 pub mod weakness;
 
 pub use algorithm::{Algorithm, KeyType};
-pub use codes::{DATABASE_BELOW_MIN_BINARY, DATABASE_MIGRATION_PENDING, FLEET_KID_REUSED, all as all_codes};
+pub use codes::{
+    DATABASE_BELOW_MIN_BINARY, DATABASE_MIGRATION_PENDING, DATABASE_UNUSABLE, FLEET_KID_REUSED, all as all_codes,
+};
 pub use digest::Digest;
 pub use findings::{Finding, Findings};
 pub use init::{InitError, InitRequest, Initialised, Making, init, init_telling};

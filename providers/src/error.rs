@@ -31,6 +31,10 @@ pub enum ErrorKind {
     Outgrown,
     /// What rests there is not a record: empty, too large to be one, not readable as one.
     Malformed,
+    /// The store keeps several records, and it was not said which one.
+    Ambiguous,
+    /// The store cannot be used the way it, or what stands before it, is set up; waiting mends nothing.
+    Unusable,
     /// The record is no longer at the expected revision; reload and decide again.
     Conflict,
     /// A change with this id was written before, as another revision; nothing was changed. The store remembers it

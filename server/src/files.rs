@@ -5,7 +5,8 @@ use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
+use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
+use rustix::io::Errno;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
@@ -77,6 +78,33 @@ impl Drop for PrivateFile {
             // That it cannot be removed either there is nobody to tell.
             drop(fs::remove_file(&self.path));
         }
+    }
+}
+
+/// Refuses a path at which anything is, a link included, before the work for it is done.
+///
+/// # Errors
+/// It is there, or cannot be looked at.
+pub(crate) fn refuse_existing(path: &Path) -> Result<(), Failure> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(not_written(path, error)),
+        Ok(_) => Err(not_written(path, ErrorKind::AlreadyExists.into())),
+    }
+}
+
+/// Gives a file another name, and never over what has come there in the meantime.
+///
+/// # Errors
+/// Something is there ([`ErrorKind::AlreadyExists`]), or it cannot be renamed.
+pub(crate) fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // A file system that cannot tell: what is seen there is left alone all the same.
+        Err(Errno::INVAL | Errno::NOSYS) => match fs::symlink_metadata(to) {
+            Ok(_) => Err(ErrorKind::AlreadyExists.into()),
+            Err(_) => fs::rename(from, to),
+        },
+        other => other.map_err(io::Error::from),
     }
 }
 
@@ -206,6 +234,27 @@ mod tests {
         let nowhere = replace(&dir.path().join("no/such"), b"x").expect_err("no directory");
         assert!(nowhere.in_full().contains("make it first"), "{}", nowhere.in_full());
         assert_eq!(fs::read_dir(dir.path()).expect("there").count(), 0);
+    }
+
+    #[test]
+    fn what_is_to_be_new_is_never_put_over_anything() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| dir.path().join(name);
+        fs::write(at("new"), "new").expect("written");
+        fs::write(at("old"), "old").expect("written");
+        std::os::unix::fs::symlink("nowhere", at("dangling")).expect("a link");
+        for there in ["old", "dangling", "."] {
+            let refused = refuse_existing(&at(there)).expect_err("it is there");
+            assert!(refused.in_full().contains("left as it is"), "{}", refused.in_full());
+        }
+        for there in ["old", "dangling"] {
+            let error = rename_to_new(&at("new"), &at(there)).expect_err("it is there");
+            assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{there}");
+        }
+        assert_eq!(fs::read(at("old")).expect("there"), b"old");
+        refuse_existing(&at("free")).expect("nothing is there");
+        rename_to_new(&at("new"), &at("free")).expect("nothing is there");
+        assert_eq!(fs::read(at("free")).expect("there"), b"new");
     }
 
     #[test]

@@ -9,8 +9,6 @@ use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, RenameFlags, renameat_with};
-use rustix::io::Errno;
 use uuid::Uuid;
 
 use crate::files::{self, There};
@@ -37,7 +35,7 @@ impl WholeFile {
         let file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
         let written = lock(&file).and_then(|()| (&file).write_all(content));
         written
-            .and_then(|()| rename(&temporary, &path))
+            .and_then(|()| files::rename_to_new(&temporary, &path))
             .inspect_err(|_| drop(fs::remove_file(&temporary)))?;
         Ok(Self { path, file })
     }
@@ -95,14 +93,6 @@ fn lock(file: &File) -> io::Result<()> {
     }
 }
 
-/// Not onto what has come there in the meantime, where the file system can tell.
-fn rename(from: &Path, to: &Path) -> io::Result<()> {
-    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        Err(Errno::INVAL | Errno::NOSYS) => fs::rename(from, to),
-        other => other.map_err(io::Error::from),
-    }
-}
-
 /// Above anything that is written here.
 const MAX_OURS: usize = 64 * 1024;
 
@@ -113,7 +103,7 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::os::unix::net::UnixListener;
 
-    use rustix::fs::{FileType, Mode, mknodat};
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
 
     use super::*;
 

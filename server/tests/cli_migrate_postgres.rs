@@ -155,10 +155,42 @@ fn another_fleet_of_the_same_database_may_run() {
          SELECT 'neighbour', 'n-0', gen_random_uuid(), 'live', '', '{}', at, at, at FROM (SELECT now() AS at) AS beat",
     );
     places.to_postgres(&["--yes"]).done();
+    // Both are there: the configuration says which one is meant, as it does for every other verb.
+    let back = places.file("back.json");
+    let nameless = migrate_by(&places.database.url(), &back, &["--yes"]);
+    nameless.refused(78, &["provider.ambiguous", "?fleet=NAME"]);
+    assert!(!nameless.err.contains("backup"), "nothing is broken: {nameless:?}");
+    let with_issuer = |more: &[&str]| {
+        let words = ["migrate", "--durable", "--from", &places.database.url(), "--to", &back];
+        let mut command = oneseal(words);
+        run(command.args(more).env("ONESEAL__ISSUER__URL", ISSUER))
+    };
+    with_issuer(&["--yes"]).done();
+    assert_eq!(read(&places.dir.path().join("back.json")), places.ring);
+    fs::remove_file(places.dir.path().join("back.json")).expect("it was there");
     // One that is read without a name is the only one there, so this is about its replicas.
     places.database.execute("DELETE FROM oneseal.rings WHERE fleet <> 'neighbour'");
     let said = migrate_by(&places.database.url(), &places.file("back.json"), &["--yes"]);
     said.refused(75, &["n-0", "neighbour"]);
+}
+
+/// The password stands in a file, as docs/postgres.md has it, and on no command line.
+#[test]
+fn the_configured_database_is_named_without_its_password() {
+    let Some(places) = Places::new() else { return };
+    let url = places.dir.path().join("url");
+    fs::write(&url, places.database.url()).expect("written");
+    let by = |from: &str, to: &str, more: &[&str]| {
+        let mut command = oneseal(["migrate", "--durable", "--from", from, "--to", to, "--yes"]);
+        run(command.args(more).env("ONESEAL__DATABASE__URL_FILE", &url))
+    };
+    by(&places.file("ring.json"), "postgres:", &["--fleet-is-stopped"]).done();
+    assert_eq!(places.row(), places.ring);
+    by(&places.file("ring.json"), "postgres:?fleet=other", &["--fleet-is-stopped"]).done();
+    by("postgres:?fleet=other", &places.file("back.json"), &[]).done();
+    assert_eq!(read(&places.dir.path().join("back.json")), places.ring);
+    let without = migrate_by(&places.file("ring.json"), "postgres:", &["--fleet-is-stopped", "--yes"]);
+    without.refused(78, &["none is configured", "ONESEAL__DATABASE__URL_FILE"]);
 }
 
 #[test]

@@ -140,6 +140,35 @@ fn a_right_that_is_missing_is_named_as_the_statement_that_gives_it() {
     assert_eq!(place.check().done().out, said.out);
 }
 
+/// As docs/postgres.md has it for such a replica.
+#[test]
+fn a_replica_that_only_publishes_is_asked_for_less() {
+    let Some(place) = Place::new("service_that_publishes") else { return };
+    let role = place.role;
+    place.database.execute(&format!(
+        "REVOKE ALL ON ALL TABLES IN SCHEMA oneseal FROM {role};
+         GRANT SELECT ON oneseal.schema_version, oneseal.event_head, oneseal.rings TO {role};
+         GRANT SELECT, INSERT, UPDATE, DELETE ON oneseal.replicas TO {role}"
+    ));
+    // Whose ring it is does not matter here, and is a finding of its own.
+    let told = || {
+        let mut command = place.command(&["check", "--offline", "--no-bind"]);
+        let said =
+            run(command.env("ONESEAL__RING__MODE", "public-only").env("ONESEAL__RING__PIN", "A".repeat(43)));
+        said.out + &said.err
+    };
+    assert!(!told().contains("database."), "{}", told());
+    let said = place.check().done();
+    assert!(
+        said.out.contains("GRANT INSERT, UPDATE ON oneseal.rings"),
+        "one that signs wants more: {said:?}"
+    );
+    place.database.execute(&format!("REVOKE SELECT ON oneseal.rings FROM {role}"));
+    let told = told();
+    let cure = format!("GRANT SELECT ON oneseal.rings TO {role};");
+    assert!(told.contains("database.grant_missing") && told.contains(&cure), "{told}");
+}
+
 #[test]
 fn a_table_that_is_not_there_is_found_before_the_start() {
     let Some(place) = Place::new("service_of_tables") else { return };

@@ -214,16 +214,12 @@ fn tell_rolled_back(own: Own<'_>, fleet: &Fleet, findings: &mut Findings) {
     let Some(most) = above.iter().map(|(_, facts)| facts.ring.number()).max() else { return };
     let names: BTreeSet<_> = above.iter().map(|(name, _)| *name).collect();
     let told = names.iter().copied().collect::<Vec<_>>().join(", ");
-    let mut message = format!(
+    // These all beat: none of them is one to forget.
+    let message = format!(
         "the store holds {}, and by the rows of {told} the fleet serves up to {}",
         shown(stored),
         shown(most)
     );
-    if let Some(other) = names.into_iter().find(|name| *name != own.instance) {
-        message.push_str(&format!(
-            "; a row that nobody beats into any more goes by `oneseal replicas forget --direct {other}`"
-        ));
-    }
     findings.push(&RING_ROLLED_BACK, "the ring's store", message);
 }
 

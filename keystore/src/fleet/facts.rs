@@ -45,6 +45,16 @@ pub struct Facts {
     pub clock_offset_ms: Option<i64>,
 }
 
+impl Facts {
+    /// [`minting`](Self::minting) of a replica that only publishes.
+    pub const PUBLIC_ONLY: &'static str = "public_only";
+
+    /// Whether it only publishes: it signs nothing, and writes no ring and no event.
+    pub fn is_public_only(&self) -> bool {
+        self.minting == Self::PUBLIC_ONLY
+    }
+}
+
 /// Which ring is served. Of bare keys all is 0 or absent but the digests, which are both that of the JWKS.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RingFacts {

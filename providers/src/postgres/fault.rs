@@ -35,7 +35,11 @@ impl PostgresProvider {
             error @ (AppendError::LogAhead { .. } | AppendError::DatabaseAhead) => {
                 self.fault(ErrorKind::Unavailable, error.to_string()).with_source(error)
             }
-            // A log that does not hold together, or an event that does not fit in: waiting mends neither.
+            // A log that does not hold together is no fault of the ring's.
+            error @ (AppendError::Broken(_) | AppendError::NoHead) => {
+                self.fault(ErrorKind::Unusable, error.to_string()).with_source(error)
+            }
+            // An event that does not fit in: waiting does not mend it.
             error => self.fault(ErrorKind::Malformed, error.to_string()).with_source(error),
         }
     }
@@ -59,8 +63,7 @@ fn kind_of(kind: DatabaseErrorKind) -> ErrorKind {
         DatabaseErrorKind::Conflict => ErrorKind::Conflict,
         DatabaseErrorKind::Schema => ErrorKind::Unprepared,
         DatabaseErrorKind::Outgrown => ErrorKind::Outgrown,
-        // Nothing that waiting would mend: its message has the cure.
-        DatabaseErrorKind::Configuration => ErrorKind::Malformed,
+        DatabaseErrorKind::Configuration => ErrorKind::Unusable,
         // A wrong certificate is no answer of the database we were told of; the right one may come back.
         _ => ErrorKind::Unavailable,
     }

@@ -72,7 +72,7 @@ impl PostgresProvider {
 
     pub(super) fn several_fleets(&self) -> ProviderError {
         let detail = "several fleets have their rings here; name one, as in postgres://…?fleet=NAME";
-        self.fault(ErrorKind::Malformed, detail)
+        self.fault(ErrorKind::Ambiguous, detail)
     }
 
     pub(super) fn unreadable(&self, error: sqlx::Error) -> ProviderError {

@@ -179,7 +179,7 @@ impl PostgresProvider {
             [] => {
                 let detail =
                     "it is not said whose ring this is; name the fleet, as in postgres://…?fleet=NAME";
-                Err(self.fault(ErrorKind::Malformed, detail))
+                Err(self.fault(ErrorKind::Ambiguous, detail))
             }
             _ => Err(self.several_fleets()),
         }

@@ -225,6 +225,7 @@ fn each_fleet_has_its_row_and_the_only_one_needs_no_name() {
         other.create(ring(1, "eyJ"), change()).await.unwrap();
         let several = only.load().await.unwrap_err();
         assert!(several.to_string().contains("?fleet=NAME"), "{several}");
+        assert_eq!(several.kind(), ErrorKind::Ambiguous);
         assert_eq!(one.load().await.unwrap().change_id, Some(id), "the other fleet's write is not ours");
     });
 }

@@ -7,28 +7,35 @@
 //! A replica that serves from the old place while another rotates in the new one would split the fleet, so it wants
 //! the fleet stopped. Where a database is on either side its registry tells; a file has none, and then the operator
 //! says so.
+//!
+//! `postgres:` alone is the configured database, so that no password stands on a command line.
 
 use std::sync::Arc;
 
 use oneseal_coordination::EventDraft;
-use oneseal_providers::{Change, Durability, ErrorKind, ProviderUri, Revision, SecretProvider};
+use oneseal_providers::{Change, Durability, ErrorKind, Revision, SecretProvider};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::Globals;
+use crate::config::PartialConfig;
 use crate::exit::{Exit, Failure};
 use crate::output;
 use crate::refusals::{MIGRATE_CONFLICT, MIGRATE_PLACE, Noun};
 use held::Held;
 use plan::Step;
+use side::Side;
 
 mod alive;
 mod held;
 mod plan;
+mod side;
 
 /// From where to where.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Where the ring is, such as file:/var/lib/oneseal/keyring.json or postgres:URL
+    /// Where the ring is, such as file:/var/lib/oneseal/keyring.json or postgres://URL; postgres: is the configured
+    /// database
     // Texts here: clap would repeat a key that is pasted by mistake, and a database's password.
     #[arg(long, value_name = "URI", allow_hyphen_values = true)]
     from: String,
@@ -59,19 +66,21 @@ pub(crate) struct Args {
 ///
 /// # Cancel safety
 /// Dropped, the ring is in the new place, whole, or not at all; run again, it tells.
-pub(crate) async fn run(args: Args) -> Result<Exit, Failure> {
-    let (from, to) = (parse("--from", &args.from)?, parse("--to", &args.to)?);
+pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> {
+    let (from, to) = (Side::parse("--from", &args.from)?, Side::parse("--to", &args.to)?);
     if from == to {
         return Err(Failure::usage("--from and --to name the same place"));
     }
-    let source = open("--from", &from, None)?;
+    let config = globals.partial_config()?;
+    let source = from.open("--from", configured_fleet(&config).as_deref(), &config)?;
     let held = held::read(&source).await?;
-    let target = open("--to", &to, Some(&held.fleet()))?;
+    let fleet = fleet_of(&held, &config);
+    let target = to.open("--to", Some(&fleet), &config)?;
     let there = there(&target).await?;
     let step = plan::decide(&held, there.as_ref());
     if matches!(step, Step::Create | Step::Raise { .. }) {
         check_place(&to, &target, &held, args.durable)?;
-        alive::refuse_running_fleet(&from, &to, &held, args.fleet_is_stopped).await?;
+        alive::refuse_running_fleet([&from, &to], &fleet, &config, args.fleet_is_stopped).await?;
     }
     let is_asked = args.yes && !args.dry_run;
     let report = Report { held: &held, source: &source, target: &target, step: &step, is_done: is_asked };
@@ -93,12 +102,16 @@ pub(crate) async fn run(args: Args) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-fn parse(flag: &str, text: &str) -> Result<ProviderUri, Failure> {
-    ProviderUri::parse(text).map_err(|error| Failure::usage(format!("{flag}: {error}")))
+/// The fleet of the configuration, where that has one.
+fn configured_fleet(config: &PartialConfig) -> Option<String> {
+    let of_issuer = || config.issuer.as_ref().map(crate::config::fleet_of);
+    config.settings.fleet.clone().or_else(of_issuer)
 }
 
-fn open(flag: &str, uri: &ProviderUri, fleet: Option<&str>) -> Result<Arc<dyn SecretProvider>, Failure> {
-    uri.open_for(fleet).map_err(|error| Failure::usage(format!("{flag}: {error}")))
+/// The fleet of a ring that has been read: as the configuration of its issuer calls it, or as its issuer makes it.
+fn fleet_of(held: &Held, config: &PartialConfig) -> String {
+    let is_of_this = config.issuer.as_ref().is_none_or(|issuer| issuer == &held.issuer);
+    config.settings.fleet.clone().filter(|_| is_of_this).unwrap_or_else(|| held.fleet())
 }
 
 /// What is there, or nothing.
@@ -112,7 +125,7 @@ async fn there(target: &Arc<dyn SecretProvider>) -> Result<Option<Held>, Failure
 
 /// Refuses a place that would lose the ring or not take it, before anything is sent there.
 fn check_place(
-    to: &ProviderUri,
+    to: &Side,
     target: &Arc<dyn SecretProvider>,
     held: &Held,
     is_durable: bool,
@@ -132,7 +145,7 @@ fn check_place(
             .with_code(MIGRATE_PLACE)
             .with_hint("If it does all the same, say --durable."));
     }
-    if matches!(to, ProviderUri::Postgres(_)) {
+    if to.is_database() {
         let fits = oneseal_providers::postgres::check(&place, &held.entries);
         fits.map_err(|error| held::refused(&error).with_hint(NOTHING_DONE))?;
     }

@@ -145,7 +145,7 @@ impl Cli {
             Verb::Check(args) => check::run(args, globals).await,
             Verb::Quickstart(args) => quickstart::run(args, globals).await,
             Verb::Keys(args) => keys::run(args, globals).await,
-            Verb::Migrate(args) => migrate::run(args).await,
+            Verb::Migrate(args) => migrate::run(args, globals).await,
             Verb::Mint(args) => mint::run(args, globals).await,
             Verb::Replicas(args) => replicas::run(args, globals).await,
             Verb::Admin(args) => admin::run(args, globals).await,

@@ -172,7 +172,8 @@ impl Starting {
         let (tls, found) = Tls::open(&config.settings.tls, &config.issuer, &SystemClock).await;
         remarks.extend(found);
         let build = async || {
-            let found = gate::database(config.settings.database.as_ref()).await;
+            let found =
+                gate::database(config.settings.database.as_ref(), config.unlocking.sealing.mode).await;
             if found.has_errors() {
                 return Err(found);
             }
@@ -212,7 +213,8 @@ impl Starting {
         let executor = app::executor(&config, observer);
         config.forget_key();
         findings.iter().for_each(logging::tell);
-        gate::database_advice(config.settings.database.as_ref()).await.iter().for_each(logging::tell);
+        let mode = config.unlocking.sealing.mode;
+        gate::database_advice(config.settings.database.as_ref(), mode).await.iter().for_each(logging::tell);
         config.settings.admin.advice(SystemClock.wall()).iter().for_each(logging::tell);
         tls.iter().for_each(|tls| tls.advice(&issuer).iter().for_each(logging::tell));
         let mut limits = limits(&config, executor)?;

@@ -53,7 +53,7 @@ struct Beater {
 }
 
 impl Beater {
-    /// What this replica has become by being here.
+    /// What this replica has become by being here, or by being here again.
     fn untell_joined(&mut self) {
         let view = self.membership.view();
         let own = view
@@ -77,7 +77,15 @@ impl Beater {
                 let took = SystemClock.boot().since(at);
                 self.state.issuer.set_reference_clock(beaten.database_now_ms, at + took / 2, took / 2);
                 self.tell_clock();
+                let has_joined_again = beaten.has_joined_again;
                 self.learn(&facts, beaten, at);
+                if has_joined_again {
+                    self.untell_joined();
+                }
+                if facts.is_public_only() {
+                    // Its role may not write there: who it is and what it serves stands in its row.
+                    self.untold.clear();
+                }
                 self.tell_events().await;
             }
             Ok(Err(StoreError::InUse { by })) => {

@@ -66,6 +66,9 @@ impl Membership {
         self.set_row(false);
         let leaving = async {
             self.store().leave().await?;
+            if self.facts(issuer, false).is_public_only() {
+                return Ok(());
+            }
             let view = self.view();
             let mut peers = view.iter().flat_map(|view| &view.fleet.peers);
             let own = peers.find(|peer| peer.instance == self.instance());

@@ -95,10 +95,11 @@ impl News {
     }
 }
 
-/// Whether `own` is the one to put what everybody sees into the event log: of those that beat, the first by name. Two
-/// may do so, or none, while they disagree; what is true stands in the rows.
+/// Whether `own` is the one to put what everybody sees into the event log: of those that beat and may write there, the first
+/// by name. Two may do so, or none, while they disagree; what is true stands in the rows.
 pub(super) fn is_reporter(fleet: &Fleet, own: &str) -> bool {
-    let live = fleet.peers.iter().filter(|peer| peer.state == PeerState::Live);
+    let writes = |peer: &&Peer| peer.facts.as_ref().is_ok_and(|facts| !facts.is_public_only());
+    let live = fleet.peers.iter().filter(|peer| peer.state == PeerState::Live).filter(writes);
     live.map(|peer| peer.instance.as_str()).min() == Some(own)
 }
 
@@ -261,9 +262,19 @@ mod tests {
     #[test]
     fn one_of_those_that_beat_reports() {
         use PeerState::{Joining, Live, Silent};
-        let fleet = fleet(&[("a", Silent), ("b", Joining), ("c", Live), ("d", Live)]);
+        let facts = |minting: &str| {
+            Facts::read(&json!({
+                "version": "0", "issuer": "https://i.example", "keys": [], "max_age_s": 1, "minting": minting,
+                "ring": { "incarnation": 0, "revision": 0, "digest": "", "jwks_digest": "" },
+            }))
+        };
+        let mut fleet = fleet(&[("a", Silent), ("b", Joining), ("b-pub", Live), ("c", Live), ("d", Live)]);
+        for peer in &mut fleet.peers {
+            peer.facts = facts(if peer.instance == "b-pub" { "public_only" } else { "stale" });
+            assert!(peer.facts.is_ok());
+        }
         let reporters: Vec<_> =
-            ["a", "b", "c", "d"].into_iter().filter(|name| is_reporter(&fleet, name)).collect();
+            ["a", "b", "b-pub", "c", "d"].into_iter().filter(|name| is_reporter(&fleet, name)).collect();
         assert_eq!(reporters, ["c"]);
     }
 

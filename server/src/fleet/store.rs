@@ -38,6 +38,8 @@ pub(super) struct Beaten {
     pub(super) stored: Option<(u64, u64)>,
     /// The database's clock, in milliseconds since the Unix epoch.
     pub(super) database_now_ms: i64,
+    /// Whether its row was gone, and it has taken its place again.
+    pub(super) has_joined_again: bool,
 }
 
 /// Why the registry did not do what was asked.
@@ -135,7 +137,8 @@ impl Store {
                     instance = self.instance.as_str(),
                     "this replica's row was gone, forgotten or lost with the database's last changes; it is back"
                 );
-                registry.beat(&told, state).await.map(beaten).map_err(of_beat)
+                let answer = registry.beat(&told, state).await.map_err(of_beat)?;
+                Ok(Beaten { has_joined_again: true, ..beaten(answer) })
             }
             Err(error) => Err(of_beat(error)),
         }
@@ -265,6 +268,7 @@ fn beaten(answer: BeatAnswer) -> Beaten {
         event_head: answer.event_head,
         stored,
         database_now_ms: answer.database_now_ms,
+        has_joined_again: false,
     }
 }
 

@@ -194,9 +194,10 @@ async fn of_config(config: Config, mut remarks: Findings) -> Found {
     let (tls, found) = Tls::open(&config.settings.tls, &config.issuer, &SystemClock).await;
     remarks.extend(found);
     remarks.extend(config.settings.admin.advice(SystemClock.wall()));
-    let of_database = super::database(config.settings.database.as_ref()).await;
+    let (database, mode) = (config.settings.database.as_ref(), config.unlocking.sealing.mode);
+    let of_database = super::database(database, mode).await;
     if !of_database.has_errors() {
-        remarks.extend(super::database_advice(config.settings.database.as_ref()).await);
+        remarks.extend(super::database_advice(database, mode).await);
     }
     remarks.extend(of_database);
     let (findings, issuer) = match app::issuer(&config, false).build().await {

@@ -5,6 +5,8 @@ use oneseal_coordination::database::{Database, DatabaseError, DatabaseErrorKind,
 use oneseal_coordination::migrate::{COORDINATION, Component, SchemaFault, check};
 use oneseal_keystore::DATABASE_BELOW_MIN_BINARY as BELOW_MIN_BINARY;
 pub(super) use oneseal_keystore::DATABASE_MIGRATION_PENDING as MIGRATION_PENDING;
+use oneseal_keystore::DATABASE_UNUSABLE as UNUSABLE;
+use oneseal_keystore::Mode;
 use oneseal_keystore::findings::{Code, Exit};
 use oneseal_providers::postgres::migrations::COMPONENT as PROVIDERS;
 
@@ -21,7 +23,6 @@ pub(super) static CODES: &[&Code] = &[
     &GRANT_MISSING,
     &NOT_WRITABLE,
     &UNTRUSTED,
-    &UNUSABLE,
     &DATABASE_IN_CLEAR,
     &POOLED_FENCE,
     &TOO_OLD,
@@ -31,18 +32,18 @@ pub(super) static CODES: &[&Code] = &[
 ///
 /// # Cancel safety
 /// Changes nothing.
-pub(crate) async fn judge(options: Option<&DatabaseOptions>) -> Findings {
+pub(crate) async fn judge(options: Option<&DatabaseOptions>, mode: Mode) -> Findings {
     let Some(options) = options else { return Findings::new() };
     let mut findings = Findings::new();
     match Database::new(options.clone()) {
-        Ok(database) => findings.extend(judge_tables(&database).await),
+        Ok(database) => findings.extend(judge_tables(&database, mode).await),
         Err(error) => push_error(&error, &mut findings),
     }
     findings
 }
 
 /// The tables as they are said to be, and then whether they are there and may be used.
-async fn judge_tables(database: &Database) -> Findings {
+async fn judge_tables(database: &Database, mode: Mode) -> Findings {
     let mut findings = Findings::new();
     let error = match check(database, COMPONENTS).await {
         Ok(faults) => {
@@ -56,7 +57,7 @@ async fn judge_tables(database: &Database) -> Findings {
         return findings;
     }
     let is_denied = error.as_ref().is_none_or(|error| error.kind() == DatabaseErrorKind::Denied);
-    let judged = if is_denied { rights::judge(database).await } else { Ok(Judged::default()) };
+    let judged = if is_denied { rights::judge(database, mode).await } else { Ok(Judged::default()) };
     match (judged, error) {
         (Ok(judged), _) if judged.errors.has_errors() => findings.extend(judged.errors),
         (_, Some(error)) | (Err(error), None) => push_error(&error, &mut findings),
@@ -69,7 +70,7 @@ async fn judge_tables(database: &Database) -> Findings {
 ///
 /// # Cancel safety
 /// Changes nothing.
-pub(crate) async fn advise(options: Option<&DatabaseOptions>) -> Findings {
+pub(crate) async fn advise(options: Option<&DatabaseOptions>, mode: Mode) -> Findings {
     let mut findings = Findings::new();
     let Some(database) = options.and_then(|options| Database::new(options.clone()).ok()) else {
         return findings;
@@ -79,7 +80,7 @@ pub(crate) async fn advise(options: Option<&DatabaseOptions>) -> Findings {
         let message = "a session opened there is lent out between transactions, so that it hears no hints";
         findings.push(&POOLED_FENCE, DIRECT_PLACE, message);
     }
-    findings.extend(rights::judge(&database).await.unwrap_or_default().warnings);
+    findings.extend(rights::judge(&database, mode).await.unwrap_or_default().warnings);
     findings
 }
 
@@ -159,11 +160,6 @@ static UNTRUSTED: Code = Code::refused(
     "database.untrusted",
     "The database speaks no TLS, or its certificate leads to no trusted authority or is another host's.",
     "Name the authority by sslrootcert=PATH in database.url and the host as the certificate does; where the network itself is trusted, write sslmode=danger-disable.",
-);
-static UNUSABLE: Code = Code::refused(
-    "database.unusable",
-    "There is no such database, or a pooler in between is set up so that transactions cannot work.",
-    "Create the database; set the pooler's pool_mode to transaction or session.",
 );
 pub(crate) static DATABASE_IN_CLEAR: Code = Code::warning(
     "database.in_clear",

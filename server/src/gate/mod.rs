@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use oneseal::{Clock, Findings, Issuer, Tasks};
 use oneseal_keystore::findings::{self, chain};
-use oneseal_keystore::{DATABASE_BELOW_MIN_BINARY, DATABASE_MIGRATION_PENDING};
+use oneseal_keystore::{DATABASE_BELOW_MIN_BINARY, DATABASE_MIGRATION_PENDING, DATABASE_UNUSABLE};
 
 pub(crate) use check::{Network, Report, Scope, check, refused};
 pub(crate) use codes::CLOCK_SKEWED;
@@ -125,9 +125,9 @@ pub(crate) fn exit_of(findings: &Findings, strict: bool) -> Exit {
 
 /// Configuration has looked at the issuer's URL before the issuer did, and its place is the better one: file and line.
 fn together(remarks: Findings, found: &Findings) -> Findings {
-    // So is its word on the tables of a database in which the ring rests.
-    let of_tables = [DATABASE_MIGRATION_PENDING.name, DATABASE_BELOW_MIN_BINARY.name];
-    let is_told = |name: &str| is_of_url(name) || of_tables.contains(&name);
+    // So is its word on the database in which the ring rests.
+    let of_database = [DATABASE_MIGRATION_PENDING.name, DATABASE_BELOW_MIN_BINARY.name, DATABASE_UNUSABLE.name];
+    let is_told = |name: &str| is_of_url(name) || of_database.contains(&name);
     let known: Vec<_> =
         remarks.iter().map(|finding| finding.code.name).filter(|name| is_told(name)).collect();
     with_others(remarks, found, |name| !known.contains(&name))

@@ -1,8 +1,10 @@
 //! What the service's user must be allowed in the database, as docs/postgres.md grants it: which of it keeps a server from
-//! starting, and which only keeps it from changing the ring or writing events.
+//! starting, and which only keeps it from changing the ring or writing events. A replica that only publishes does neither,
+//! and is asked for less.
 
 use oneseal::Findings;
 use oneseal_coordination::database::{Database, DatabaseError, Lack, Lacking, Right, lacking};
+use oneseal_keystore::Mode;
 use oneseal_keystore::findings::Code;
 
 use super::database::{DENIED, GRANT_MISSING, MIGRATION_PENDING, PLACE};
@@ -16,15 +18,16 @@ pub(super) struct Judged {
     pub(super) warnings: Findings,
 }
 
-/// Asks once what the user of `database` lacks.
+/// Asks once what the user of `database` lacks for a replica of this `mode`.
 ///
 /// # Errors
 /// The database does not say.
 ///
 /// # Cancel safety
 /// Changes nothing.
-pub(super) async fn judge(database: &Database) -> Result<Judged, DatabaseError> {
-    let wanted: Vec<_> = GRANTS.iter().flat_map(Grant::rights).collect();
+pub(super) async fn judge(database: &Database, mode: Mode) -> Result<Judged, DatabaseError> {
+    let grants = grants(mode);
+    let wanted: Vec<_> = grants.iter().flat_map(Grant::rights).collect();
     let Lacking { user, lacks } = lacking(database, &wanted).await?;
     let mut judged = Judged::default();
     let tables: Vec<_> = lacks.iter().filter_map(missing_table).collect();
@@ -35,9 +38,9 @@ pub(super) async fn judge(database: &Database) -> Result<Judged, DatabaseError> 
         );
         judged.errors.push(&MIGRATION_PENDING, PLACE, message);
     }
-    let (needed, other): (Vec<_>, Vec<_>) = lacks.iter().partition(|lack| is_needed(lack));
-    tell(&mut judged.errors, &DENIED, &user, &needed);
-    tell(&mut judged.warnings, &GRANT_MISSING, &user, &other);
+    let (needed, other): (Vec<_>, Vec<_>) = lacks.iter().partition(|lack| is_needed(grants, lack));
+    tell(&mut judged.errors, &DENIED, grants, &user, &needed);
+    tell(&mut judged.warnings, &GRANT_MISSING, grants, &user, &other);
     Ok(judged)
 }
 
@@ -48,18 +51,18 @@ fn missing_table(lack: &Lack) -> Option<String> {
     }
 }
 
-fn is_needed(lack: &Lack) -> bool {
+fn is_needed(grants: &[Grant], lack: &Lack) -> bool {
     let Lack::Right(right) = lack else { return true };
-    GRANTS.iter().any(|grant| grant.table == right.table && grant.needed.contains(&right.privilege))
+    grants.iter().any(|grant| grant.table == right.table && grant.needed.contains(&right.privilege))
 }
 
 /// As the statements that would cure it.
-fn tell(findings: &mut Findings, code: &'static Code, user: &str, lacks: &[&Lack]) {
+fn tell(findings: &mut Findings, code: &'static Code, grants: &[Grant], user: &str, lacks: &[&Lack]) {
     let mut statements = Vec::new();
     if lacks.contains(&&Lack::Schema) {
         statements.push(format!("GRANT USAGE ON SCHEMA oneseal TO {user};"));
     }
-    for grant in GRANTS {
+    for grant in grants {
         let privileges: Vec<_> = lacks.iter().filter_map(|lack| grant.lacking(lack)).collect();
         if !privileges.is_empty() {
             statements.push(format!("GRANT {} ON oneseal.{} TO {user};", privileges.join(", "), grant.table));
@@ -93,6 +96,21 @@ impl Grant {
     }
 }
 
+fn grants(mode: Mode) -> &'static [Grant] {
+    match mode {
+        Mode::PublicOnly => OF_PUBLIC_ONLY,
+        Mode::Full => GRANTS,
+    }
+}
+
+/// As in docs/postgres.md, for a replica that only publishes: its row among the others, and the ring to read.
+const OF_PUBLIC_ONLY: &[Grant] = &[
+    Grant { table: "schema_version", needed: &["SELECT"], other: &[] },
+    Grant { table: "replicas", needed: &["SELECT", "INSERT", "UPDATE", "DELETE"], other: &[] },
+    Grant { table: "event_head", needed: &["SELECT"], other: &[] },
+    Grant { table: "rings", needed: &[], other: &["SELECT"] },
+];
+
 /// As in docs/postgres.md.
 const GRANTS: &[Grant] = &[
     Grant { table: "schema_version", needed: &["SELECT"], other: &[] },
@@ -113,9 +131,9 @@ mod tests {
     use super::*;
 
     /// `GRANT A, B ON oneseal.x, oneseal.y TO somebody;`
-    fn granted(line: &str) -> Option<Vec<(String, String)>> {
+    fn granted(line: &str, role: &str) -> Option<Vec<(String, String)>> {
         let (privileges, rest) = line.strip_prefix("GRANT ")?.split_once(" ON oneseal.")?;
-        let (tables, _) = rest.split_once(" TO oneseal_service;")?;
+        let (tables, _) = rest.split_once(&format!(" TO {role};"))?;
         let tables: Vec<_> = tables.split(", ").map(|table| table.trim_start_matches("oneseal.")).collect();
         let of_table = |table: &str| -> Vec<_> {
             privileges.split(", ").map(|privilege| (table.to_owned(), privilege.to_owned())).collect()
@@ -126,13 +144,16 @@ mod tests {
     #[test]
     fn what_is_looked_for_is_what_the_page_grants() {
         let page = include_str!("../../../docs/postgres.md");
-        let granted: BTreeSet<_> = page.lines().filter_map(granted).flatten().collect();
-        let wanted: BTreeSet<_> = GRANTS
-            .iter()
-            .flat_map(Grant::rights)
-            .map(|right| (right.table.to_owned(), right.privilege.to_owned()))
-            .collect();
-        assert!(!granted.is_empty());
-        assert_eq!(wanted, granted);
+        for (mode, role) in [(Mode::Full, "oneseal_service"), (Mode::PublicOnly, "oneseal_publisher")] {
+            let granted: BTreeSet<_> =
+                page.lines().filter_map(|line| granted(line, role)).flatten().collect();
+            let wanted: BTreeSet<_> = grants(mode)
+                .iter()
+                .flat_map(Grant::rights)
+                .map(|right| (right.table.to_owned(), right.privilege.to_owned()))
+                .collect();
+            assert!(!granted.is_empty());
+            assert_eq!(wanted, granted, "{role}");
+        }
     }
 }

@@ -23,7 +23,7 @@ pub(super) struct Args {
     /// End with the event of this number [default: the last one when it begins]
     #[arg(long, value_name = "SEQ", value_parser = clap::value_parser!(i64).range(1..))]
     until: Option<i64>,
-    /// Write them to this file, whole or not at all, in place of standard output
+    /// Write them to this new file, whole or not at all, in place of standard output
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// With --output: print one JSON object: events, first, last, head, broken
@@ -58,13 +58,15 @@ pub(super) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     written.broken.as_ref().map_or(Ok(Exit::Done), |broken| Err(super::no(broken)))
 }
 
-/// By way of a file beside it, so that a name never has half a log.
+/// By way of a file beside it, so that a name never has half a log. Never over what is there: it may be the only copy of
+/// what has been pruned since.
 async fn to_file(
     database: &Database,
     after: Option<Cursor>,
     until: Option<i64>,
     path: &Path,
 ) -> Result<Written, Failure> {
+    files::refuse_existing(path)?;
     let mut temporary = path.to_owned().into_os_string();
     temporary.push(format!(".{}", Uuid::new_v4().simple()));
     let temporary = PathBuf::from(temporary);
@@ -74,7 +76,7 @@ async fn to_file(
         let mut buffered = BufWriter::new(&file);
         let written = write(database, after, until, &mut buffered).await?;
         drop(buffered);
-        file.sync_all().and_then(|()| std::fs::rename(&temporary, path)).map_err(Trouble::Write)?;
+        file.sync_all().and_then(|()| files::rename_to_new(&temporary, path)).map_err(Trouble::Write)?;
         Ok(written)
     };
     written.await.map_err(|trouble: Trouble| {

@@ -56,6 +56,15 @@ impl FromStr for Anchor {
 #[derive(Debug, Default)]
 struct Seen {
     verifier: Verifier,
+    noted: Noted,
+}
+
+/// What the check of an anchor goes by.
+#[derive(Clone, Copy, Debug, Default)]
+struct Noted {
+    /// The event before the first one, as that is chained to it.
+    before: Option<Position>,
+    /// The hash of the event that was asked for.
     anchored: Option<Hash>,
 }
 
@@ -70,7 +79,10 @@ pub(super) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
         None => live(&super::open(globals)?, &mut seen, head.as_ref()).await?,
         Some(path) => from_file(&path, &mut seen, head.as_ref())?,
     };
-    let judged = judged.and_then(|()| anchored(&seen, head.as_ref()));
+    let judged = match judged {
+        Ok(()) => anchored(&seen.noted, head.as_ref())?,
+        broken => broken,
+    };
     if json {
         return answer(&seen, judged.as_ref().err());
     }
@@ -79,8 +91,9 @@ pub(super) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     Ok(Exit::Done)
 }
 
-impl Seen {
+impl Noted {
     fn note(&mut self, event: &Event, head: Option<&Anchor>) {
+        self.before.get_or_insert(Position { seq: event.seq - 1, hash: event.prev_hash });
         if head.is_some_and(|head| head.seq == event.seq) {
             self.anchored = Some(event.hash);
         }
@@ -111,7 +124,7 @@ async fn read(database: &Database, seen: &mut Seen, head: Option<&Anchor>) -> Re
         for event in &events {
             // Once more, since one page knows nothing of the time in the one before.
             seen.verifier.event(event)?;
-            seen.note(event, head);
+            seen.noted.note(event, head);
         }
         if reader.is_at_end() {
             return Ok(());
@@ -120,20 +133,17 @@ async fn read(database: &Database, seen: &mut Seen, head: Option<&Anchor>) -> Re
 }
 
 fn from_file(path: &Path, seen: &mut Seen, head: Option<&Anchor>) -> Result<Result<(), Broken>, Failure> {
-    let mut anchored = None;
+    let Seen { verifier, noted } = seen;
     let each = |event: &Event, _: &[u8]| {
-        if head.is_some_and(|head| head.seq == event.seq) {
-            anchored = Some(event.hash);
-        }
+        noted.note(event, head);
         Ok(())
     };
     let read = if path == Path::new("-") {
-        read_lines(io::stdin().lock(), &mut seen.verifier, each)
+        read_lines(io::stdin().lock(), verifier, each)
     } else {
         let file = File::open(path).map_err(|error| not_read(path, error))?;
-        read_lines(BufReader::new(file), &mut seen.verifier, each)
+        read_lines(BufReader::new(file), verifier, each)
     };
-    seen.anchored = anchored;
     match read {
         Ok(()) => Ok(Ok(())),
         Err(ReadError::Broken(broken)) => Ok(Err(broken)),
@@ -146,12 +156,30 @@ fn not_read(path: &Path, error: io::Error) -> Failure {
     Failure::refused(format!("{} cannot be read", path.display())).because(error)
 }
 
-fn anchored(seen: &Seen, head: Option<&Anchor>) -> Result<(), Broken> {
-    let Some(Anchor { seq, hash }) = head else { return Ok(()) };
-    if seen.anchored.is_some_and(|found| found.to_string().starts_with(hash)) {
-        return Ok(());
+/// Whether the event that was asked for is what was noted down. The last one that was cut off is known by its hash.
+///
+/// # Errors
+/// It was before all that is left: a log that was pruned is not broken for it, and proves nothing either.
+fn anchored(noted: &Noted, head: Option<&Anchor>) -> Result<Result<(), Broken>, Failure> {
+    let Some(Anchor { seq, hash }) = head else { return Ok(Ok(())) };
+    let before = noted.before.filter(|before| before.seq > 0);
+    let of_cut = before.filter(|before| before.seq == *seq).map(|before| before.hash);
+    match noted.anchored.or(of_cut) {
+        Some(found) if found.to_string().starts_with(hash) => Ok(Ok(())),
+        None if before.is_some_and(|before| *seq < before.seq) => Err(too_early(*seq, hash, before)),
+        found => Ok(Err(Broken::unanchored(*seq, hash, found))),
     }
-    Err(Broken::unanchored(*seq, hash, seen.anchored))
+}
+
+fn too_early(seq: i64, hash: &str, before: Option<Position>) -> Failure {
+    let begins = before.map(|before| before.cursor().to_string()).unwrap_or_default();
+    let message = format!(
+        "event {seq} is not in it any more, so whether it was {seq}-{hash} cannot be told: the log begins after {begins}"
+    );
+    Failure::refused(message).with_hint(
+        "What is there holds together. Ask an export that was made before the log was cut: oneseal events verify FILE \
+         --head SEQ-HASH.",
+    )
 }
 
 fn told(seen: &Seen) -> String {

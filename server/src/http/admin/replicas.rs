@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use http::header::CACHE_CONTROL;
 use oneseal::{SystemClock, UnixTime};
 use oneseal_keystore::Findings;
-use oneseal_keystore::findings::chain;
+use oneseal_keystore::findings::{Finding, chain};
 use oneseal_keystore::fleet::{Facts, Fleet, Memory, Own, Peer, judge};
 use serde_json::{Value, json};
 
@@ -52,6 +52,7 @@ pub(super) async fn list(Shared(admin): Shared<Arc<Admin>>) -> Response {
             None => (Fleet::default(), None, Findings::new(), false),
         },
     };
+    let findings = with_refusal(findings, admin.state.issuer.refusal(), membership.instance());
     let age_s = if is_up { Some(0) } else { membership.beat_age().map(|age| age.as_secs()) };
     let body = json!({
         "fleet": membership.fleet(),
@@ -128,8 +129,19 @@ fn alone(admin: &Admin) -> Value {
             "instance": "this replica", "boot_id": null, "state": "live", "seen_s_ago": 0, "joined_at": null,
             "ops_address": null, "facts": facts.to_value(), "unreadable": null,
         }],
-        "conflicts": [],
+        "conflicts": conflicts(&with_refusal(Findings::new(), state.issuer.refusal(), "this replica")),
     })
+}
+
+/// A record that this replica refuses is one that others may serve, or that somebody has written by hand: the rows agree
+/// on the last good one, and say nothing of it.
+fn with_refusal(mut findings: Findings, refusal: Option<Finding>, own: &str) -> Findings {
+    if let Some(Finding { code, place, message }) = refusal
+        && !findings.contains(code)
+    {
+        findings.push(code, format!("replica {own}, {place}"), message);
+    }
+    findings
 }
 
 fn membership(admin: &Admin) -> Result<&Membership, ApiError> {
