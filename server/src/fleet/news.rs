@@ -262,10 +262,11 @@ mod tests {
     #[test]
     fn one_of_those_that_beat_reports() {
         use PeerState::{Joining, Live, Silent};
+        let zero = "0".repeat(64);
         let facts = |minting: &str| {
             Facts::read(&json!({
                 "version": "0", "issuer": "https://i.example", "keys": [], "max_age_s": 1, "minting": minting,
-                "ring": { "incarnation": 0, "revision": 0, "digest": "", "jwks_digest": "" },
+                "ring": { "incarnation": 0, "revision": 0, "digest": zero, "jwks_digest": zero },
             }))
         };
         let mut fleet = fleet(&[("a", Silent), ("b", Joining), ("b-pub", Live), ("c", Live), ("d", Live)]);
