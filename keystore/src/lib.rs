@@ -56,7 +56,8 @@ pub mod weakness;
 
 pub use algorithm::{Algorithm, KeyType};
 pub use codes::{
-    DATABASE_BELOW_MIN_BINARY, DATABASE_MIGRATION_PENDING, DATABASE_UNUSABLE, FLEET_KID_REUSED, all as all_codes,
+    DATABASE_BELOW_MIN_BINARY, DATABASE_MIGRATION_PENDING, DATABASE_UNUSABLE, FLEET_KID_REUSED,
+    all as all_codes,
 };
 pub use digest::Digest;
 pub use findings::{Finding, Findings};

@@ -126,7 +126,8 @@ pub(crate) fn exit_of(findings: &Findings, strict: bool) -> Exit {
 /// Configuration has looked at the issuer's URL before the issuer did, and its place is the better one: file and line.
 fn together(remarks: Findings, found: &Findings) -> Findings {
     // So is its word on the database in which the ring rests.
-    let of_database = [DATABASE_MIGRATION_PENDING.name, DATABASE_BELOW_MIN_BINARY.name, DATABASE_UNUSABLE.name];
+    let of_database =
+        [DATABASE_MIGRATION_PENDING.name, DATABASE_BELOW_MIN_BINARY.name, DATABASE_UNUSABLE.name];
     let is_told = |name: &str| is_of_url(name) || of_database.contains(&name);
     let known: Vec<_> =
         remarks.iter().map(|finding| finding.code.name).filter(|name| is_told(name)).collect();
