@@ -14,6 +14,7 @@ use oneseal_keystore::seal::{Purpose, SealedFor};
 use oneseal_keystore::{Algorithm, InitRequest, IssuerUrl, Kek, KeyId, Signer, init};
 use oneseal_providers::{Entries, InlineProvider, SecretProvider};
 use serde_json::{Map, Value, json};
+use uuid::Uuid;
 
 use crate::MemoryProvider;
 
@@ -75,6 +76,7 @@ impl Keeper {
         let before = digest(&canonical(&ring));
         ring["revision"] = (revision + 1).into();
         ring["prev_digest"] = before.into();
+        ring["change_id"] = Uuid::new_v4().to_string().into();
         change(&mut ring);
         sign(&mut ring, &self.ring_key(document))
     }
