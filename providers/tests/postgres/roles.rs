@@ -26,8 +26,12 @@ fn sql() -> Vec<&'static str> {
 #[test]
 fn a_role_with_the_documented_grants_can_serve_and_can_not_rewrite_what_was() {
     let Some(server) = Postgres::start(PostgresOptions::default()) else { return };
-    let [roles, grants] = sql()[..] else { panic!("two pieces of SQL") };
+    let [roles, grants, publisher] = sql()[..] else { panic!("three pieces of SQL") };
     server.execute(roles);
+    server.execute(
+        "CREATE ROLE oneseal_publisher LOGIN PASSWORD 'change-me-publisher'; \
+         GRANT CONNECT ON DATABASE oneseal TO oneseal_publisher",
+    );
     let url = |role: &str| format!("postgres://oneseal_{role}:change-me-{role}@{}/oneseal", server.address());
     let database = server.database("oneseal");
     block_on(async {
@@ -35,7 +39,7 @@ fn a_role_with_the_documented_grants_can_serve_and_can_not_rewrite_what_was() {
         migrate(&connect(&url("owner")), &components, &MigrateOptions::default(), |_| ()).await.unwrap();
         let early = PostgresProvider::new(connect(&url("service")), FLEET).load().await.unwrap_err();
         assert_eq!(early.kind(), ErrorKind::Denied, "{early}");
-        database.execute(&format!("SET ROLE oneseal_owner; {grants}"));
+        database.execute(&format!("SET ROLE oneseal_owner; {grants} {publisher}"));
 
         let service = connect(&url("service"));
         assert!(check(&service, &components).await.unwrap().is_empty());
@@ -47,7 +51,12 @@ fn a_role_with_the_documented_grants_can_serve_and_can_not_rewrite_what_was() {
         let fence = Some(FenceToken::new(FLEET, "rotator", 1, "a"));
         let write = provider.replace(&first, ring(2, "eyJ"), Change { fence, ..change() });
         let (second, ()) = in_time("a wake", async { tokio::join!(write, provider.changed(&first)) }).await;
-        assert_eq!(provider.load().await.unwrap().revision, second.unwrap());
+        let second = second.unwrap();
+        assert_eq!(provider.load().await.unwrap().revision, second);
+        let publisher = PostgresProvider::new(connect(&url("publisher")), FLEET);
+        assert_eq!(publisher.load().await.unwrap().revision, second);
+        let refused = publisher.replace(&second, ring(3, "eyJ"), change()).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Denied, "{refused}");
 
         let instance = InstanceId::new("replica-1").unwrap();
         let clock = Arc::new(SystemClock);

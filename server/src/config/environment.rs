@@ -39,7 +39,7 @@ pub(crate) fn read(variables: &[(OsString, OsString)]) -> Environment {
     let mut ours: Vec<_> = variables
         .iter()
         .map(|(name, value)| (name.to_string_lossy(), value))
-        .filter(|(name, _)| name.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX)))
+        .filter(|(name, _)| is_ours(name))
         .collect();
     // The order of an environment is chance; a report's should not be.
     ours.sort();
@@ -48,6 +48,11 @@ pub(crate) fn read(variables: &[(OsString, OsString)]) -> Environment {
         environment.variable(&name, value);
     }
     environment
+}
+
+/// Whether a variable of this name is read at all.
+pub(super) fn is_ours(name: &str) -> bool {
+    name.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
 }
 
 impl Environment {

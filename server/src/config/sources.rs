@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use oneseal_keystore::Findings;
+use zeroize::Zeroize;
 
 use super::disk::{self, ReadError};
 use super::environment::{self, CONFIG, Environment};
@@ -21,7 +22,7 @@ pub(crate) struct Sources {
     config: Option<PathBuf>,
     default_file: PathBuf,
     flags: Vec<(&'static str, &'static str, String)>,
-    variables: Vec<(OsString, OsString)>,
+    variables: Variables,
     dev_tls: bool,
     yes: bool,
 }
@@ -33,7 +34,7 @@ impl Sources {
             config: None,
             default_file: PathBuf::from(DEFAULT_FILE),
             flags: Vec::new(),
-            variables: variables.into_iter().collect(),
+            variables: Variables::ours(variables),
             dev_tls: false,
             yes: false,
         }
@@ -76,7 +77,7 @@ impl Sources {
 
     /// Reads everything.
     pub(super) fn gather(self) -> Gathered {
-        let (mut gathered, mut entries, config) = of_environment(&self.variables);
+        let (mut gathered, mut entries, config) = of_environment(&self.variables.0);
         gathered.dev_tls = self.dev_tls;
         gathered.yes = self.yes;
         let named = self.config.map(|path| (path, "--config")).or(config.map(|path| (path.into(), CONFIG)));
@@ -101,6 +102,34 @@ impl Sources {
     }
 }
 
+/// Those whose names are ours; every value is wiped in the end, the others' at once: a copy of an environment is a copy of
+/// all secrets in it.
+struct Variables(Vec<(OsString, OsString)>);
+
+impl Variables {
+    fn ours(all: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
+        let mut ours = Self(Vec::new());
+        for (name, value) in all {
+            if environment::is_ours(&name.to_string_lossy()) {
+                ours.0.push((name, value));
+            } else {
+                wipe(value);
+            }
+        }
+        ours
+    }
+}
+
+impl Drop for Variables {
+    fn drop(&mut self) {
+        self.0.drain(..).for_each(|(_, value)| wipe(value));
+    }
+}
+
+fn wipe(value: OsString) {
+    value.into_encoded_bytes().zeroize();
+}
+
 /// Names without values: an environment is full of secrets, ours and others'.
 impl fmt::Debug for Sources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -108,7 +137,7 @@ impl fmt::Debug for Sources {
             .field("config", &self.config)
             .field("default_file", &self.default_file)
             .field("flags", &self.flags.iter().map(|(flag, ..)| flag).collect::<Vec<_>>())
-            .field("variables", &self.variables.iter().map(|(name, _)| name).collect::<Vec<_>>())
+            .field("variables", &self.variables.0.iter().map(|(name, _)| name).collect::<Vec<_>>())
             .finish()
     }
 }

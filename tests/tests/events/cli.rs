@@ -17,6 +17,10 @@ fn run(place: &Place, arguments: &[&str]) -> (i32, String, String) {
     (status.code().unwrap(), text(stdout), text(stderr))
 }
 
+fn out_of(place: &Place, arguments: &[&str]) -> String {
+    run(place, arguments).1
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_exported_verifies_and_what_is_edited_is_found() {
     let Some(place) = Place::new().await else { return };
@@ -30,6 +34,11 @@ async fn what_is_exported_verifies_and_what_is_edited_is_found() {
         (0, &300.into(), &1.into(), &300.into())
     );
     let head = said["head"].as_str().unwrap();
+    // It may be the only copy of what has been pruned since.
+    let written = std::fs::read(&file).unwrap();
+    let (code, _, err) = run(&place, &["export", "--after", "290", "--output", path]);
+    assert!(code == 78 && err.contains("is there already and is left as it is"), "{err}");
+    assert_eq!(std::fs::read(&file).unwrap(), written);
     let (code, lines, _) = run(&place, &["export"]);
     assert_eq!((code, lines), (0, std::fs::read_to_string(&file).unwrap()));
     let (_, part, _) = run(&place, &["export", "--after", "290", "--until", "292"]);
@@ -81,6 +90,18 @@ async fn a_cut_says_what_goes_and_wants_yes() {
     assert_eq!((code, &said["count"], &said["done"]), (0, &4.into(), &true.into()));
     let (code, out, _) = run(&place, &["verify"]);
     assert!(code == 0 && out.starts_with("verified: 6 events, 5 to 10"), "{out}");
+    let said: serde_json::Value = serde_json::from_str(&out_of(&place, &["verify", "--json"])).unwrap();
+    let head = said["head"].as_str().unwrap();
+    let floor =
+        place.psql.execute("SELECT seq || '-' || substr(encode(hash, 'hex'), 1, 8) FROM oneseal.event_floor");
+    for known in [head, floor.trim()] {
+        assert_eq!(run(&place, &["verify", "--head", known]).0, 0, "{known}");
+    }
+    let (code, _, err) = run(&place, &["verify", "--head", "4-00000000"]);
+    assert!(code == 1 && err.contains("should have the hash"), "{err}");
+    // No alarm: it was cut off, and what is left says nothing of it.
+    let (code, out, err) = run(&place, &["verify", "--head", "2-00000000"]);
+    assert!(code == 78 && err.contains("begins after 4-") && !err.contains("broken"), "{out}{err}");
     let (code, out, _) = run(&place, &["prune", "--before", "1d", "--yes"]);
     assert!(code == 0 && out.starts_with("nothing to cut off"), "{out}");
     let (code, _, err) = run(&place, &["export", "--after", "2"]);

@@ -7,6 +7,7 @@ mod failover;
 mod joining;
 mod outage;
 mod paused;
+mod publishing;
 mod readers;
 mod registry;
 mod staleness;

@@ -55,4 +55,11 @@ async fn a_replica_paused_across_rotations_and_an_emergency_never_signs_with_wha
         verifies_at(&scene.issuer, &members, member.mint().await.json()["token"].as_str().unwrap()).await;
     }
     assert!(c.is_ready().await);
+    let told = "SELECT string_agg(kind, ' ' ORDER BY seq) FROM oneseal.events \
+                WHERE kind LIKE 'replica.%' AND payload::json ->> 'instance' = 'c'";
+    state::until("that it is back, in the log", async || {
+        let kinds = scene.database.execute(told);
+        (kinds == "replica.joined replica.silent replica.forgotten replica.joined").then_some(())
+    })
+    .await;
 }

@@ -52,6 +52,9 @@ async fn whatever_is_written_into_the_row_without_the_kek_is_refused_by_name_and
             assert_eq!(jwks(replica).await, published, "{}", edit.name);
         }
         assert!(full.try_mint(&pod()).await.status.is_success(), "{}: minting goes on", edit.name);
+        let listed = oneseal_tests::http::get_unix(&full.admin(), "/admin/v1/replicas").await.unwrap().json();
+        let codes = listed["conflicts"].as_array().unwrap().iter().filter_map(|told| told["code"].as_str());
+        assert!(codes.collect::<Vec<_>>().contains(&edit.live), "{}: {listed}", edit.name);
         nobody_builds_on_it(&place, &full, &kek, edit).await;
         // What it could not tell alone, the rows of the others do.
         newcomer_refuses(&place, &kek, edit, edit.at_start.unwrap_or("ring.rolled_back")).await;
