@@ -243,6 +243,7 @@ impl Executor {
         match self.provider.rehearse(&record.revision, entries, change).await {
             // Somebody has just written: so it can be done.
             Err(error) if error.kind() == ErrorKind::Conflict => Ok(()),
+            Err(error) if error.kind() == ErrorKind::ChangeIdUsed => Err(ExecuteError::ChangeIdOld(error)),
             outcome => outcome.map_err(ExecuteError::Write),
         }
     }

@@ -246,6 +246,24 @@ impl SecretProvider for MemoryProvider {
     fn create(&self, entries: Entries, change: Change) -> BoxFuture<'_, Result<Revision, ProviderError>> {
         Box::pin(async move { self.write_now(None, entries, change) })
     }
+
+    fn rehearse<'a>(
+        &'a self,
+        _: &'a Revision,
+        _: Entries,
+        _: Change,
+    ) -> BoxFuture<'a, Result<(), ProviderError>> {
+        Box::pin(async move {
+            let fault = self.store.lock().next_write.take();
+            match fault {
+                Some(Fault::Fail(kind)) => Err(self.error(kind, "the test asked for this failure")),
+                other => {
+                    self.store.lock().next_write = other;
+                    Ok(())
+                }
+            }
+        })
+    }
 }
 
 /// What all handles share.

@@ -57,11 +57,17 @@ async fn an_id_that_comes_again_for_something_else_is_refused_whatever_the_verb(
 async fn an_id_that_the_store_alone_remembers_is_never_carried_out_again() {
     let bench = Bench::new(Rotation::lab()).await;
     let before = bench.document().await;
-    bench.provider.fail_next_write(ErrorKind::ChangeIdUsed);
-    let refused = bench.order(revoke()).await.unwrap_err();
-    assert_eq!((refused.code(), refused.exit().unwrap().code()), ("keys.change_id_taken", 78), "{refused}");
-    assert!(refused.to_string().contains("too long ago"), "{refused}");
-    assert_eq!(bench.document().await, before);
+    for dry_run in [true, false] {
+        bench.provider.fail_next_write(ErrorKind::ChangeIdUsed);
+        let refused = bench.executor.execute(&Order { dry_run, ..order(revoke()) }).await.unwrap_err();
+        assert_eq!(
+            (refused.code(), refused.exit().unwrap().code()),
+            ("keys.change_id_taken", 78),
+            "{refused}"
+        );
+        assert!(refused.to_string().contains("too long ago"), "{refused}");
+        assert_eq!(bench.document().await, before);
+    }
 }
 
 #[tokio::test]

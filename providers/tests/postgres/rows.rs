@@ -50,6 +50,10 @@ fn a_change_is_written_once_however_long_ago_that_was() {
         let same = provider.replace(&before, ring(2, "eyJ"), once.clone()).await.unwrap_err();
         assert_eq!(same.kind(), ErrorKind::Conflict, "{same}");
         let at = provider.replace(&at, ring(3, "eyJ"), change()).await.unwrap();
+        // It is found out without a write too, and then nothing is left of that.
+        let tried = provider.rehearse(&at, ring(4, "eyJ"), once.clone()).await.unwrap_err();
+        assert_eq!(tried.kind(), ErrorKind::ChangeIdUsed, "{tried}");
+        provider.rehearse(&at, ring(4, "eyJ"), change()).await.unwrap();
         let again = provider.replace(&at, ring(4, "eyJ"), once).await.unwrap_err();
         assert_eq!(again.kind(), ErrorKind::ChangeIdUsed, "{again}");
         assert!(again.detail().ends_with("as revision 2"), "{again}");
