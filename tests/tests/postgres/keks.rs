@@ -44,8 +44,8 @@ async fn in_each_state_of_a_kek_rotation_a_restart_needs_the_keks_that_it_names_
         expect_with(&place, "half-way", keks, expected).await;
     }
 
-    let (exit, out, err) =
-        run(&with(&place, "operator", &[2, 1]), &["keys", "rewrap", "--yes", "--json"]).await;
+    let rewrap = ["keys", "rewrap", "--yes", "--json", "--to-kek", &place.kek_uri(2)];
+    let (exit, out, err) = run(&with(&place, "operator", &[2, 1]), &rewrap).await;
     assert_eq!(exit, Some(0), "{out}{err}");
     for (keks, expected) in
         [(&[2][..], Starts("")), (&[2, 1], Starts("kek.previous_unneeded")), (&[1], UNOPENED)]
@@ -71,7 +71,8 @@ async fn a_rewrap_waits_for_replicas_that_could_not_open_it_and_is_not_noticed_b
     assert!(old.try_mint(&pod()).await.status.is_success(), "it signs on with what it can open");
 
     let operator = with(&place, "operator", &[2, 1]);
-    let (row, rewrap) = (place.row(), ["keys", "rewrap", "--yes", "--json"]);
+    let new = place.kek_uri(2);
+    let (row, rewrap) = (place.row(), ["keys", "rewrap", "--yes", "--json", "--to-kek", &new]);
     let (exit, out, err) = run(&operator, &rewrap).await;
     let said: Value = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}{err}"));
     let found = &said["error"]["findings"][0];

@@ -88,9 +88,13 @@ impl Place {
 
     /// The `[kek]` table with the current KEK and the previous ones, by number.
     pub(crate) fn keks(&self, current: u8, previous: &[u8]) -> String {
-        let uri = |number: &u8| format!("file:{}", self.kek_file(*number).display());
-        let previous: Vec<_> = previous.iter().map(uri).collect();
-        format!("[kek]\nuri = {:?}\nprevious = {previous:?}\n", uri(&current))
+        let previous: Vec<_> = previous.iter().map(|number| self.kek_uri(*number)).collect();
+        format!("[kek]\nuri = {:?}\nprevious = {previous:?}\n", self.kek_uri(current))
+    }
+
+    /// Where the KEK of this number is, as `--to-kek` wants it.
+    pub(crate) fn kek_uri(&self, number: u8) -> String {
+        format!("file:{}", self.kek_file(number).display())
     }
 
     /// Puts these behind the issuer's address.
