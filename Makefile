@@ -1,7 +1,7 @@
 # `make run` shows what oneseal does; `make test` proves it. Both install what they need (scripts/need).
 .POSIX:
 .SUFFIXES:
-.PHONY: help run run-fleet test check bench bench-doc docs soak fuzz interop
+.PHONY: help run run-fleet test test-k8s-all check bench bench-doc docs soak fuzz interop
 SHELL = /bin/sh
 CARGO = cargo
 # Further words for `oneseal quickstart`, such as ARGS="--replicas 5 --once".
@@ -20,6 +20,7 @@ help:
 	@echo 'make run     three replicas on one persisted key: mint on each, verify on each, kill one'
 	@echo 'make run-fleet  three replicas on a PostgreSQL of their own, and one rotation by hand, step by step'
 	@echo 'make test    every test'
+	@echo 'make test-k8s-all  the tests with a Kubernetes API server, against each version in tests/kubernetes'
 	@echo 'make interop one relying party from outside against three replicas: LIBRARY=jose'
 	@echo 'make check   format and lints'
 	@echo 'make bench   ratios against raw limits and peers, in release mode, on a quiet machine; BENCH=--quick is shorter'
@@ -45,9 +46,20 @@ test:
 	@threads=$$(getconf _NPROCESSORS_ONLN); [ "$$threads" -ge 6 ] || threads=6; set -x; \
 	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$threads} $(CARGO) test --locked --workspace --no-fail-fast
 
+# Not in CI, which has the newest alone. Each version is built once, in minutes; the tests are those whose file begins
+# with `kubernetes`.
+test-k8s-all:
+	@scripts/need build test
+	$(CARGO) build --locked -p oneseal-server
+	@for version in $$(cd tests/kubernetes && find . -name go.mod | cut -d/ -f2 | sort -V); do \
+		scripts/kubernetes $$version >/dev/null || exit; \
+		echo "kube-apiserver $$version"; \
+		TEST_KUBERNETES=$$version TEST_REQUIRE=all $(CARGO) test --locked --workspace --no-fail-fast --test 'kubernetes*' || exit; \
+	done
+
 # A library's hyphen is an underscore in the name of its tests.
 interop:
-	@scripts/need build test
+	@scripts/need build interop
 	$(CARGO) build --locked -p oneseal-server
 	@case '$(LIBRARY)' in \
 	node) names=jose ;; \
