@@ -1,4 +1,5 @@
-//! Real parts for tests: a PostgreSQL of one's own, PgBouncer before it, and a proxy that breaks connections.
+//! Real parts for tests: a PostgreSQL of one's own, PgBouncer before it, a Kubernetes API server on an etcd of its own,
+//! and a proxy that breaks connections.
 //!
 //! ```no_run
 //! use oneseal_testing::parts::{PgBouncer, Pooling, Postgres};
@@ -10,8 +11,22 @@
 //! let Some(pooler) = PgBouncer::start(postgres, Pooling::Transaction, 5) else { return };
 //! println!("{} or {}", database.url(), database.url_at(pooler.address()));
 //! ```
-//! Everything here is the real program, started on a free port of the loopback address in a directory of its own, as an
-//! unprivileged user where the test is root. What a test starts ends with it: when it is dropped, and, should the whole
+//!
+//! ```no_run
+//! use oneseal_testing::parts::KubeApiserver;
+//! use serde_json::json;
+//!
+//! let Some(server) = KubeApiserver::shared() else { return };
+//! let namespace = server.create_namespace();
+//! server.create_secret(&namespace, "ring", "Opaque", &[("keyring.json", b"{}")]);
+//! server.service_account(&namespace, "issuer");
+//! let rules = json!([{"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["ring"], "verbs": ["get"]}]);
+//! server.grant(&namespace, "issuer", &rules);
+//! let kubeconfig = server.kubeconfig_for(&server.token(&namespace, "issuer", &[], 600, None));
+//! # drop(kubeconfig);
+//! ```
+//! Everything here is the real program, started on a free port of the loopback address in a directory of its own;
+//! PostgreSQL and PgBouncer, which refuse to run as root, as an unprivileged user where the test is root. What a test starts ends with it: when it is dropped, and, should the whole
 //! process be killed, by a small shell that waits for that. Nothing of a system's own cluster is read or written.
 //!
 //! Where a program is missing, the part says so in the test's output and is `None`; with `TEST_REQUIRE=all`, as in CI,
@@ -20,12 +35,14 @@
 //! These functions block: they start processes and wait for them. Call them from the test itself, not from a task that
 //! must go on meanwhile.
 
+mod kubernetes;
 mod pgbouncer;
 mod place;
 mod postgres;
 mod proxy;
 mod psql;
 
+pub use kubernetes::{Applied, Audited, KubeApiserver, KubeApiserverOptions, Pod, Snapshot};
 pub use pgbouncer::{PgBouncer, Pooling};
 pub use postgres::{Certificate, Postgres, PostgresOptions, Stop};
 pub use proxy::{Fate, Proxy};

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tempfile::TempDir;
 
 /// Says that `what` is skipped and `why`.
@@ -96,13 +96,19 @@ impl Place {
 
     /// `program`, to be run as the user of the parts.
     pub(super) fn command(&self, program: &Path) -> Command {
-        let mut command = Command::new(program);
-        command.stdin(Stdio::null()).env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
-        // The directory a test is run in may be closed to this user.
-        command.current_dir(&self.root);
+        let mut command = self.own_command(program);
         if let Some(user) = self.user {
             command.uid(user.uid).gid(user.gid);
         }
+        command
+    }
+
+    /// `program`, to be run as the user of the test, who alone may be let into the directory it lies in.
+    pub(super) fn own_command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.stdin(Stdio::null()).env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+        // The directory a test is run in may be closed to the user of the parts.
+        command.current_dir(&self.root);
         command
     }
 
@@ -174,6 +180,14 @@ impl Part {
         for child in self.pid().map(children).unwrap_or_default() {
             let _ = kill_process(child, signal);
         }
+    }
+
+    /// Stops it in its tracks; when this returns, none of its threads runs any more.
+    pub(super) fn pause(&self) {
+        let pid = self.pid().expect("a process id");
+        self.signal(Signal::STOP);
+        let look = || waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED | WaitIdOptions::NOHANG).ok().flatten();
+        assert!(eventually(look).is_some(), "it does not stop:\n{}", self.log_text());
     }
 
     fn pid(&self) -> Option<Pid> {
