@@ -6,8 +6,8 @@
 //! - [`Canary`] is a secret that can be searched for in logs, errors and `Debug` texts, in whatever encoding.
 //! - [`conformance`] is the suite that every [`SecretProvider`](oneseal_providers::SecretProvider) passes; if you
 //!   write your own, run it: [`conformance_suite!`] makes one test of each behaviour.
-//! - With the feature `parts`: a real PostgreSQL, PgBouncer and Kubernetes API server, started by the test, and a proxy
-//!   that breaks connections.
+//! - With the feature `parts`: a real PostgreSQL, PgBouncer and Kubernetes API server and an account at an emulated
+//!   AWS, started by the test, and a proxy that breaks connections.
 //!
 //! What it will not do: it is for tests, keeps nothing, and has no place in a program that serves. Use it as a
 //! dev-dependency.

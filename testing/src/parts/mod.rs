@@ -1,5 +1,5 @@
 //! Real parts for tests: a PostgreSQL of one's own, PgBouncer before it, a Kubernetes API server on an etcd of its own,
-//! and a proxy that breaks connections.
+//! an account at an AWS that moto plays, and a proxy that breaks connections.
 //!
 //! ```no_run
 //! use oneseal_testing::parts::{PgBouncer, Pooling, Postgres};
@@ -25,6 +25,17 @@
 //! let kubeconfig = server.kubeconfig_for(&server.token(&namespace, "issuer", &[], 600, None));
 //! # drop(kubeconfig);
 //! ```
+//!
+//! ```no_run
+//! use oneseal_testing::parts::{Aws, Fault};
+//! use serde_json::json;
+//!
+//! let Some(aws) = Aws::start() else { return };
+//! aws.call("CreateSecret", &json!({"Name": "ring", "SecretString": "{}"}));
+//! aws.fault("GetSecretValue", Fault::Throttle, 3);
+//! println!("{} with {:?}", aws.url(), aws.environment());
+//! ```
+//!
 //! Everything here is the real program, started on a free port of the loopback address in a directory of its own;
 //! PostgreSQL and PgBouncer, which refuse to run as root, as an unprivileged user where the test is root. What a test starts ends with it: when it is dropped, and, should the whole
 //! process be killed, by a small shell that waits for that. Nothing of a system's own cluster is read or written.
@@ -35,13 +46,16 @@
 //! These functions block: they start processes and wait for them. Call them from the test itself, not from a task that
 //! must go on meanwhile.
 
+mod aws;
 mod kubernetes;
 mod pgbouncer;
 mod place;
 mod postgres;
 mod proxy;
 mod psql;
+mod thread;
 
+pub use aws::{Aws, Fault, Refusal};
 pub use kubernetes::{Applied, Audited, KubeApiserver, KubeApiserverOptions, Pod, Snapshot};
 pub use pgbouncer::{PgBouncer, Pooling};
 pub use postgres::{Certificate, Postgres, PostgresOptions, Stop};

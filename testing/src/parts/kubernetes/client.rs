@@ -20,6 +20,7 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use super::super::thread::on_a_thread;
 use super::certificates::Credentials;
 
 /// Longer than any answer takes on a busy machine; a server that hangs is given up.
@@ -122,18 +123,4 @@ impl Client {
         // With the answer goes the sender, and with that the connection; how it ends after that is of no interest.
         futures_util::future::join(exchange, connection).await.0
     }
-}
-
-fn on_a_thread<F: Future<Output: Send> + Send>(future: F) -> F::Output {
-    let work = || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.expect("a runtime can be started").block_on(future)
-    };
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().name("kubernetes".to_owned()).spawn_scoped(scope, work);
-        thread
-            .expect("a thread can be started")
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
 }
