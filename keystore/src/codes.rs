@@ -29,6 +29,7 @@ pub(crate) fn of_provider_error(kind: ErrorKind) -> &'static Code {
         ErrorKind::Unprepared => &DATABASE_MIGRATION_PENDING,
         ErrorKind::Outgrown => &DATABASE_BELOW_MIN_BINARY,
         ErrorKind::Unusable => &DATABASE_UNUSABLE,
+        ErrorKind::Misconfigured => &PROVIDER_MISCONFIGURED,
         ErrorKind::ReadOnly => &PROVIDER_READ_ONLY,
         ErrorKind::Unsealed => &PROVIDER_UNSEALED,
         ErrorKind::Conflict | ErrorKind::ChangeIdUsed | ErrorKind::AlreadyExists | ErrorKind::Fenced => {
@@ -47,6 +48,7 @@ pub(crate) static CODES: &[&Code] = &[
     &PROVIDER_UNAVAILABLE,
     &PROVIDER_MALFORMED,
     &PROVIDER_AMBIGUOUS,
+    &PROVIDER_MISCONFIGURED,
     &DATABASE_MIGRATION_PENDING,
     &DATABASE_BELOW_MIN_BINARY,
     &DATABASE_UNUSABLE,
@@ -144,6 +146,11 @@ pub(crate) static PROVIDER_UNSEALED: Code = Code::refused(
     "A private half in plain text would go into a store that takes sealed ones alone.",
     "Configure `[kek]`, so that what is written is sealed; a ring that is in plain text elsewhere is sealed by `oneseal \
      keys rewrap --from-unsealed`.",
+);
+pub(crate) static PROVIDER_MISCONFIGURED: Code = Code::refused(
+    "provider.misconfigured",
+    "The way to the provider is set up so that it cannot be gone, and waiting mends nothing.",
+    "Correct what the finding names: the configuration of oneseal, the kubeconfig or the pod's spec.",
 );
 pub(crate) static PROVIDER_EPHEMERAL: Code = Code::refused(
     "provider.ephemeral",

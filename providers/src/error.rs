@@ -35,6 +35,9 @@ pub enum ErrorKind {
     Ambiguous,
     /// The store cannot be used the way it, or what stands before it, is set up; waiting mends nothing.
     Unusable,
+    /// The way to the store is set up so that it cannot be gone: a name that cannot be one, credentials that are not
+    /// there, no TLS. Waiting mends nothing.
+    Misconfigured,
     /// The record is no longer at the expected revision; reload and decide again.
     Conflict,
     /// A change with this id was written before, as another revision; nothing was changed. The store remembers it

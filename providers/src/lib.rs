@@ -5,8 +5,8 @@
 //! one conformance suite (`oneseal-testing`) judges them all.
 //!
 //! ```text
-//! file · env · inline · postgres ──►  Record { revision, change_id, entries }  ──►  keystore
-//!                                ◄──  replace / create (compare-and-swap)      ◄──
+//! file · env · inline · k8s · postgres ──►  Record { revision, change_id, entries }  ──►  keystore
+//!                                      ◄──  replace / create (compare-and-swap)      ◄──
 //! ```
 //!
 //! ```
@@ -24,6 +24,7 @@
 //! |---|---|
 //! | `file` (default) | [`FileProvider`]: a file, or a directory in kubelet's layout |
 //! | `inline` (default) | [`EnvProvider`] and [`InlineProvider`]: one value, read once |
+//! | `kubernetes` | `KubernetesProvider`: the data of one Secret, read and followed over the API |
 //! | `postgres` | `PostgresProvider`: the ring's row in a database, with its history and events |
 
 mod error;
@@ -31,8 +32,10 @@ mod error;
 pub mod file;
 #[cfg(feature = "inline")]
 pub mod inline;
-#[cfg(any(feature = "file", feature = "postgres"))]
+#[cfg(any(feature = "file", feature = "kubernetes", feature = "postgres"))]
 mod jitter;
+#[cfg(feature = "kubernetes")]
+pub mod kubernetes;
 mod pasted;
 #[cfg(feature = "postgres")]
 pub mod postgres;
@@ -45,6 +48,8 @@ pub use error::{ErrorKind, ProviderError};
 pub use file::FileProvider;
 #[cfg(feature = "inline")]
 pub use inline::{EnvProvider, InlineProvider};
+#[cfg(feature = "kubernetes")]
+pub use kubernetes::{KubernetesOptions, KubernetesProvider};
 pub use pasted::looks_like_key;
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresProvider;

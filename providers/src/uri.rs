@@ -16,6 +16,8 @@ use zeroize::Zeroizing;
 
 #[cfg(feature = "postgres")]
 use crate::PostgresProvider;
+#[cfg(feature = "kubernetes")]
+use crate::{KubernetesOptions, KubernetesProvider};
 use crate::{SecretProvider, looks_like_key};
 
 /// A provider named by one URI. `Display` gives it back, with a database password masked.
@@ -34,12 +36,17 @@ pub enum ProviderUri {
     File(PathBuf),
     /// `env:NAME`: an environment variable.
     Env(String),
-    /// `k8s:NAMESPACE/NAME`: a Kubernetes Secret.
+    /// `k8s:NAMESPACE/NAME`, or `k8s:NAMESPACE/NAME?context=CONTEXT&kubeconfig=PATH`: a Kubernetes Secret, reached as
+    /// kubectl would. Nothing is percent-decoded.
     Kubernetes {
         /// The Secret's namespace.
         namespace: String,
         /// The Secret's name.
         name: String,
+        /// The context of the kubeconfig, if not its current one.
+        context: Option<String>,
+        /// The kubeconfig, if not the default one.
+        kubeconfig: Option<PathBuf>,
     },
     /// `aws:NAME-OR-ARN`: a secret in AWS Secrets Manager.
     Aws(String),
@@ -105,6 +112,14 @@ impl ProviderUri {
             Self::File(path) => Ok(Arc::new(crate::FileProvider::new(path))),
             #[cfg(feature = "inline")]
             Self::Env(name) => Ok(Arc::new(crate::EnvProvider::new(name))),
+            #[cfg(feature = "kubernetes")]
+            Self::Kubernetes { namespace, name, context, kubeconfig } => {
+                let mut options = KubernetesOptions::secret(name).in_namespace(namespace);
+                options.context.clone_from(context);
+                options.kubeconfig.clone_from(kubeconfig);
+                let provider = KubernetesProvider::new(options);
+                Ok(Arc::new(provider.map_err(|error| invalid_secret(error.detail()))?))
+            }
             #[cfg(feature = "postgres")]
             Self::Postgres(url) => Ok(Arc::new(url.provider(fleet)?)),
             unavailable => Err(UriError::NotAvailable { scheme: unavailable.scheme() }),
@@ -125,7 +140,15 @@ impl fmt::Display for ProviderUri {
         match self {
             Self::File(path) => write!(f, "file:{}", path.display()),
             Self::Env(name) => write!(f, "env:{name}"),
-            Self::Kubernetes { namespace, name } => write!(f, "k8s:{namespace}/{name}"),
+            Self::Kubernetes { namespace, name, context, kubeconfig } => {
+                write!(f, "k8s:{namespace}/{name}")?;
+                let kubeconfig = kubeconfig.as_ref().map(|path| path.display().to_string());
+                let pairs = [("context", context.as_ref()), ("kubeconfig", kubeconfig.as_ref())];
+                let given = pairs.into_iter().filter_map(|(name, value)| Some((name, value?)));
+                given
+                    .zip(["?", "&"])
+                    .try_for_each(|((name, value), before)| write!(f, "{before}{name}={value}"))
+            }
             Self::Aws(id) => write!(f, "aws:{id}"),
             Self::Postgres(url) => write!(f, "postgres:{url}"),
         }
@@ -287,6 +310,8 @@ fn available() -> String {
         "file:PATH",
         #[cfg(feature = "inline")]
         "env:NAME",
+        #[cfg(feature = "kubernetes")]
+        "k8s:NS/NAME",
         #[cfg(feature = "postgres")]
         "postgres:URL",
     ];
@@ -350,17 +375,47 @@ fn parse_env(rest: &str) -> Result<ProviderUri, UriError> {
 }
 
 fn parse_kubernetes(rest: &str) -> Result<ProviderUri, UriError> {
-    let parts = rest.split_once('/').filter(|(ns, name)| is_dns_name(ns) && is_dns_name(name));
+    let (secret, query) = rest.split_once('?').map_or((rest, None), |(secret, query)| (secret, Some(query)));
+    let parts = secret.split_once('/').filter(|(ns, name)| is_dns_name(ns) && is_dns_name(name));
     let Some((namespace, name)) = parts else {
-        let problem =
-            "want a namespace, a slash and a Secret's name, each in lower-case letters, digits, `-`, `.`";
-        return Err(UriError::Invalid { form: "k8s:NS/NAME", problem: problem.to_owned() });
+        return Err(invalid_secret(
+            "want a namespace, a slash and a Secret's name, each in lower-case letters, digits, `-`, `.`",
+        ));
     };
-    Ok(ProviderUri::Kubernetes { namespace: namespace.to_owned(), name: name.to_owned() })
+    let (mut context, mut kubeconfig) = (None, None);
+    for pair in query.iter().flat_map(|query| query.split('&')) {
+        let taken = match pair.split_once('=').filter(|(_, value)| is_plain(value)) {
+            Some(("context", value)) => context.replace(value.to_owned()).is_some(),
+            Some(("kubeconfig", value)) => kubeconfig.replace(PathBuf::from(value)).is_some(),
+            _ => {
+                return Err(invalid_secret(
+                    "behind `?` may stand context=CONTEXT and kubeconfig=PATH, joined by `&`",
+                ));
+            }
+        };
+        if taken {
+            return Err(invalid_secret("it says the same twice behind `?`"));
+        }
+    }
+    Ok(ProviderUri::Kubernetes {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        context,
+        kubeconfig,
+    })
+}
+
+fn invalid_secret(problem: &str) -> UriError {
+    UriError::Invalid { form: "k8s:NS/NAME", problem: problem.to_owned() }
+}
+
+/// Whether it can be a context's name or a path in one line.
+fn is_plain(value: &str) -> bool {
+    (1..=4096).contains(&value.len()) && !value.contains(char::is_control)
 }
 
 /// RFC 1123 subdomain, roughly: the API server has the last word.
-fn is_dns_name(text: &str) -> bool {
+pub(crate) fn is_dns_name(text: &str) -> bool {
     let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
     let outer = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     text.len() <= 253 && text.starts_with(outer) && text.ends_with(outer) && text.chars().all(inner)
@@ -458,6 +513,15 @@ mod tests {
             ("file:keys/a b%20c", "file:keys/a b%20c"),
             ("env:SIGNING_KEY", "env:SIGNING_KEY"),
             ("k8s:ci/oneseal-ring", "k8s:ci/oneseal-ring"),
+            ("k8s:ci/ring?context=kind-a@b", "k8s:ci/ring?context=kind-a@b"),
+            (
+                "k8s:ci/ring?kubeconfig=/home/a b/.kube/config",
+                "k8s:ci/ring?kubeconfig=/home/a b/.kube/config",
+            ),
+            (
+                "k8s:ci/ring?kubeconfig=k&context=arn:aws:eks:eu-1:1:cluster/c",
+                "k8s:ci/ring?context=arn:aws:eks:eu-1:1:cluster/c&kubeconfig=k",
+            ),
             ("aws:prod/ring", "aws:prod/ring"),
             (
                 "aws:arn:aws:secretsmanager:eu-west-1:123456789012:secret:ring-AbCdEf",
@@ -489,6 +553,10 @@ mod tests {
             ("env:A=b", "not the value"),
             ("k8s:name", "a slash"),
             ("k8s:NS/name", "lower-case"),
+            ("k8s:ns/name?contxt=a", "context=CONTEXT"),
+            ("k8s:ns/name?context=", "context=CONTEXT"),
+            ("k8s:ns/name?", "context=CONTEXT"),
+            ("k8s:ns/name?context=a&context=b", "twice"),
             ("aws:", "ARN"),
             ("postgres:mysql://h/db", "postgres://"),
             ("postgres://u@h/db?fleet=Upper", "lower-case"),
@@ -502,7 +570,7 @@ mod tests {
         assert!(!far.contains("did you mean"), "{far}");
         for text in ["", "/etc/key.pem", "vault:secret/x"] {
             let message = ProviderUri::parse(text).expect_err(text).to_string();
-            assert!(!message.contains("k8s:"), "{text}: {message}");
+            assert_eq!(message.contains("k8s:NS/NAME"), cfg!(feature = "kubernetes"), "{text}: {message}");
             assert_eq!(message.contains("postgres:URL"), cfg!(feature = "postgres"), "{text}: {message}");
             #[cfg(all(feature = "file", feature = "inline"))]
             assert!(message.contains("file:PATH, env:NAME"), "{text}: {message}");
@@ -546,12 +614,12 @@ mod tests {
 
     #[test]
     fn a_known_kind_that_is_not_built_in_is_refused_by_name() {
-        let kinds: &[&str] = if cfg!(feature = "postgres") {
-            &["k8s:ns/name", "aws:ring"]
-        } else {
-            &["k8s:ns/name", "aws:ring", "postgres://h/db"]
-        };
-        for text in kinds {
+        let kinds = [
+            ("k8s:ns/name", cfg!(feature = "kubernetes")),
+            ("aws:ring", false),
+            ("postgres://h/db", cfg!(feature = "postgres")),
+        ];
+        for (text, _) in kinds.into_iter().filter(|(_, is_built_in)| !is_built_in) {
             let error = ProviderUri::parse(text).expect(text).open().expect_err(text).to_string();
             assert!(error.contains("not in this version"), "{error}");
             #[cfg(feature = "file")]

@@ -1,5 +1,5 @@
-//! Real parts for tests: a PostgreSQL of one's own, PgBouncer before it, a Kubernetes API server on an etcd of its own,
-//! an account at an AWS that moto plays, and a proxy that breaks connections.
+//! Real parts for tests: a PostgreSQL of one's own, PgBouncer before it, a Kubernetes API server on an etcd of its own
+//! and a gateway before it, an account at an AWS that moto plays, and a proxy that breaks connections.
 //!
 //! ```no_run
 //! use oneseal_testing::parts::{PgBouncer, Pooling, Postgres};
@@ -56,7 +56,9 @@ mod psql;
 mod thread;
 
 pub use aws::{Aws, Fault, Refusal};
-pub use kubernetes::{Applied, Audited, KubeApiserver, KubeApiserverOptions, Pod, Snapshot};
+pub use kubernetes::{
+    Applied, Audited, Gateway, KubeApiserver, KubeApiserverOptions, Meddling, Pod, Snapshot,
+};
 pub use pgbouncer::{PgBouncer, Pooling};
 pub use postgres::{Certificate, Postgres, PostgresOptions, Stop};
 pub use proxy::{Fate, Proxy};

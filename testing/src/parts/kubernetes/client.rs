@@ -3,6 +3,7 @@
 //! They block, as everything of the parts does, and may be made inside a runtime: each runs on a thread and in a runtime
 //! of its own.
 
+use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,7 @@ use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use super::super::thread::on_a_thread;
 use super::certificates::Credentials;
@@ -27,7 +29,7 @@ use super::certificates::Credentials;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Asks one server.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Client {
     address: SocketAddr,
     admin: Arc<ClientConfig>,
@@ -91,10 +93,7 @@ impl Client {
         answer.map_err(|error| format!("{} {}: {error}", question.method, question.path))
     }
 
-    async fn exchange(
-        &self,
-        question: Question<'_>,
-    ) -> Result<Answer, Box<dyn std::error::Error + Send + Sync>> {
+    async fn exchange(&self, question: Question<'_>) -> Result<Answer, Box<dyn Error + Send + Sync>> {
         let mut request = Request::builder().method(question.method).uri(question.path);
         request = request.header(HOST, self.address.to_string());
         if !question.media_type.is_empty() {
@@ -106,10 +105,7 @@ impl Client {
         let request = request.body(Full::<Bytes>::from(question.body.to_owned()))?;
 
         let config = if matches!(question.by, By::Admin) { &self.admin } else { &self.anybody };
-        let tcp = TcpStream::connect(self.address).await?;
-        let name = ServerName::IpAddress(self.address.ip().into());
-        let tls = TlsConnector::from(Arc::clone(config)).connect(name, tcp).await?;
-        let (mut sender, connection) = http1::handshake(TokioIo::new(tls)).await?;
+        let Connected { mut sender, connection } = self.connect_by(config).await?;
         let exchange = async move {
             let (head, body) = sender.send_request(request).await?.into_parts();
             let body = body.collect().await?.to_bytes();
@@ -123,4 +119,37 @@ impl Client {
         // With the answer goes the sender, and with that the connection; how it ends after that is of no interest.
         futures_util::future::join(exchange, connection).await.0
     }
+
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// A connection of nobody's: who asks stands in each request.
+    pub(super) async fn connect<B>(&self) -> Result<Connected<B>, Box<dyn Error + Send + Sync>>
+    where
+        B: hyper::body::Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
+    {
+        self.connect_by(&self.anybody).await
+    }
+
+    async fn connect_by<B>(
+        &self,
+        config: &Arc<ClientConfig>,
+    ) -> Result<Connected<B>, Box<dyn Error + Send + Sync>>
+    where
+        B: hyper::body::Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
+    {
+        let tcp = TcpStream::connect(self.address).await?;
+        let name = ServerName::IpAddress(self.address.ip().into());
+        let tls = TlsConnector::from(Arc::clone(config)).connect(name, tcp).await?;
+        let (sender, connection) = http1::handshake(TokioIo::new(tls)).await?;
+        Ok(Connected { sender, connection })
+    }
+}
+
+/// A connection, which whoever has it must also drive.
+#[derive(Debug)]
+pub(super) struct Connected<B: hyper::body::Body + 'static> {
+    pub(super) sender: http1::SendRequest<B>,
+    pub(super) connection: http1::Connection<TokioIo<TlsStream<TcpStream>>, B>,
 }

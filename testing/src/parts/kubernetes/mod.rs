@@ -8,6 +8,7 @@ mod audit;
 mod certificates;
 mod client;
 mod etcd;
+mod gateway;
 mod objects;
 mod programs;
 
@@ -22,6 +23,7 @@ use serde_json::Value;
 
 pub use apply::Applied;
 pub use audit::Audited;
+pub use gateway::{Gateway, Meddling};
 pub use objects::Pod;
 
 use super::place::{Part, Place, eventually, free_address};

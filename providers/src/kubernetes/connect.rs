@@ -1,0 +1,330 @@
+//! The way to the API server: whose credentials, which cluster, which namespace.
+//!
+//! The order is kubectl's: a kubeconfig that is named, `$KUBECONFIG`, `~/.kube/config`, and where there is none of these,
+//! the pod's own service account. kube reads a service account's token and its authority anew about once a minute; on top
+//! of that, everything is read anew after a failure, so that what was put right on disk is used without a restart.
+
+use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use kube::client::ConfigExt;
+use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::{Client, Config};
+use oneseal_coordination::{Clock, SystemClock};
+use tokio::sync::Mutex;
+use tower::{BoxError, ServiceBuilder};
+
+use super::KubernetesOptions;
+use crate::uri::is_dns_name;
+use crate::{ErrorKind, ProviderError};
+
+/// One Secret and how to get there.
+pub(super) struct Place {
+    pub(super) options: KubernetesOptions,
+    /// Once it is known.
+    namespace: OnceLock<String>,
+    link: Mutex<Option<Link>>,
+}
+
+/// A client whose credentials have been read. Clones share their connections.
+#[derive(Clone)]
+pub(super) struct Link {
+    pub(super) client: Client,
+    pub(super) namespace: String,
+    /// Scheme, host and port, for messages.
+    pub(super) server: String,
+    /// Of no other link of this process.
+    number: u64,
+}
+
+impl Place {
+    pub(super) fn new(options: KubernetesOptions) -> Result<Self, ProviderError> {
+        let place = Self { namespace: OnceLock::new(), link: Mutex::new(None), options };
+        let KubernetesOptions { namespace, name, .. } = &place.options;
+        for (what, name) in namespace.iter().map(|name| ("namespace", name)).chain([("Secret", name)]) {
+            if !is_dns_name(name) {
+                let detail = format!(
+                    "{name:?} cannot be a {what}'s name: lower-case letters, digits, `-` and, in a Secret's, `.`"
+                );
+                // What stands where a name belongs may be a key.
+                return Err(ProviderError::new(
+                    ErrorKind::Misconfigured,
+                    "the Secret's name",
+                    if crate::looks_like_key(name) {
+                        format!("a key stands where a {what}'s name belongs")
+                    } else {
+                        detail
+                    },
+                ));
+            }
+        }
+        Ok(place)
+    }
+
+    /// `NAMESPACE/NAME`, as far as the namespace is known.
+    pub(super) fn location(&self) -> String {
+        let name = &self.options.name;
+        match self.options.namespace.as_ref().or_else(|| self.namespace.get()) {
+            Some(namespace) => format!("{namespace}/{name}"),
+            None => name.clone(),
+        }
+    }
+
+    pub(super) fn fault(&self, kind: ErrorKind, detail: impl Into<String>) -> ProviderError {
+        ProviderError::new(kind, self.location(), detail)
+    }
+
+    /// The way that was used last, or a new one; and whether it is new.
+    ///
+    /// # Cancel safety
+    /// What was not finished is begun again by the next call.
+    pub(super) async fn link(&self) -> Result<(Link, bool), ProviderError> {
+        let mut last = self.link.lock().await;
+        if let Some(link) = last.as_ref().filter(|link| is_current(link)) {
+            return Ok((link.clone(), false));
+        }
+        let link = self.connect().await?;
+        let _ = self.namespace.set(link.namespace.clone());
+        *last = Some(link.clone());
+        Ok((link, true))
+    }
+
+    /// Makes the next call read everything anew, unless that has happened already.
+    pub(super) async fn forget(&self, link: &Link) {
+        let mut last = self.link.lock().await;
+        if last.as_ref().is_some_and(|last| last.number == link.number) {
+            *last = None;
+        }
+    }
+
+    async fn connect(&self) -> Result<Link, ProviderError> {
+        let options = self.options.clone();
+        // Files are read, and a kubeconfig may name a program that brings the credentials.
+        let opened = tokio::task::spawn_blocking(move || open(&options)).await;
+        let opened =
+            opened.unwrap_or_else(|error| Err(Unusable::new(ErrorKind::Unavailable, error.to_string())));
+        opened.map_err(|Unusable { kind, detail }| self.fault(kind, detail))
+    }
+}
+
+/// A certificate that a credential plugin gave has an end, and nothing else would replace it.
+fn is_current(link: &Link) -> bool {
+    let until = link.client.valid_until().as_ref();
+    until.is_none_or(|until| SystemClock.wall().0 + CERTIFICATE_MARGIN_S < until.as_second())
+}
+
+/// Why there is no way. In words of our own: what kube says may hold what a credential plugin printed.
+struct Unusable {
+    kind: ErrorKind,
+    detail: String,
+}
+
+impl Unusable {
+    fn new(kind: ErrorKind, detail: impl Into<String>) -> Self {
+        Self { kind, detail: detail.into() }
+    }
+
+    fn misconfigured(detail: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Misconfigured, detail)
+    }
+}
+
+/// Reads the configuration and makes the client. Blocking; nothing is sent.
+fn open(options: &KubernetesOptions) -> Result<Link, Unusable> {
+    let mut config = configuration(options)?;
+    // The keystore and whoever gave the order ask again by themselves.
+    config.default_retry = false;
+    let namespace = options.namespace.clone().unwrap_or_else(|| config.default_namespace.trim().to_owned());
+    if !is_dns_name(&namespace) {
+        return Err(Unusable::misconfigured(
+            "the pod or the kubeconfig's context names no namespace; name one yourself",
+        ));
+    }
+    let server = server_of(&config)?;
+    let client = client(&config, options.timeout)?;
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    Ok(Link { client, namespace, server, number })
+}
+
+fn configuration(options: &KubernetesOptions) -> Result<Config, Unusable> {
+    let KubernetesOptions { kubeconfig, context, .. } = options;
+    let named = kubeconfig.as_deref();
+    let read = match named {
+        Some(path) => Kubeconfig::read_from(path).map(Some),
+        None => default_kubeconfig(),
+    };
+    match read.map_err(|error| unreadable(&error))? {
+        Some(kubeconfig) => by_kubeconfig(kubeconfig, context.as_deref(), &place_of(named)),
+        None if context.is_some() => {
+            let detail =
+                "a context is named, and there is no kubeconfig to find it in ($KUBECONFIG, ~/.kube/config)";
+            Err(Unusable::misconfigured(detail))
+        }
+        None => in_pod(),
+    }
+}
+
+/// `$KUBECONFIG`, which may name several, or `~/.kube/config` if it is there.
+fn default_kubeconfig() -> Result<Option<Kubeconfig>, KubeconfigError> {
+    if let Some(kubeconfig) = Kubeconfig::from_env()? {
+        return Ok(Some(kubeconfig));
+    }
+    let path = std::env::home_dir().map(|home| home.join(".kube/config"));
+    match path {
+        Some(path) if path.is_file() => Kubeconfig::read_from(path).map(Some),
+        _ => Ok(None),
+    }
+}
+
+fn place_of(named: Option<&Path>) -> String {
+    named.map_or_else(|| "the kubeconfig".to_owned(), |path| format!("the kubeconfig {}", path.display()))
+}
+
+fn by_kubeconfig(kubeconfig: Kubeconfig, context: Option<&str>, place: &str) -> Result<Config, Unusable> {
+    let contexts: Vec<_> = kubeconfig.contexts.iter().map(|context| context.name.clone()).collect();
+    let contexts = if contexts.is_empty() { "none".to_owned() } else { contexts.join(", ") };
+    let Some(wanted) = context.or(kubeconfig.current_context.as_deref()).map(str::to_owned) else {
+        return Err(Unusable::misconfigured(format!(
+            "{place} has no current context; name one of its contexts: {contexts}"
+        )));
+    };
+    let options = KubeConfigOptions { context: Some(wanted.clone()), ..KubeConfigOptions::default() };
+    let proxy = proxy_of(&kubeconfig, &wanted);
+    if proxy.is_some() {
+        return Err(Unusable::misconfigured(format!(
+            "{place} reaches the cluster of the context {wanted} through a proxy (proxy-url), which is not supported here; \
+             name a context whose API server is reached directly"
+        )));
+    }
+    // It waits for nothing: all it does is look into the file and the files that it names.
+    let loaded = futures_util::FutureExt::now_or_never(Config::from_custom_kubeconfig(kubeconfig, &options));
+    match loaded {
+        Some(Ok(config)) => Ok(config),
+        Some(Err(KubeconfigError::LoadContext(_))) => {
+            Err(Unusable::misconfigured(format!("{place} has no context {wanted:?}; it has: {contexts}")))
+        }
+        Some(Err(KubeconfigError::LoadClusterOfContext(cluster))) => Err(Unusable::misconfigured(format!(
+            "the context {wanted:?} of {place} is of a cluster {cluster:?} that it does not describe"
+        ))),
+        Some(Err(error)) => Err(unreadable(&error)),
+        None => Err(Unusable::new(ErrorKind::Unavailable, format!("{place} could not be read in one go"))),
+    }
+}
+
+fn proxy_of<'k>(kubeconfig: &'k Kubeconfig, context: &str) -> Option<&'k str> {
+    let context = kubeconfig.contexts.iter().find(|named| named.name == context)?.context.as_ref()?;
+    let cluster = kubeconfig.clusters.iter().find(|named| named.name == context.cluster)?.cluster.as_ref()?;
+    cluster.proxy_url.as_deref().filter(|proxy| !proxy.is_empty())
+}
+
+fn unreadable(error: &KubeconfigError) -> Unusable {
+    match error {
+        // YAML's errors quote what they stumble over.
+        KubeconfigError::Parse(_) => Unusable::misconfigured("the kubeconfig is no YAML of a kubeconfig"),
+        error => Unusable::misconfigured(format!("the kubeconfig cannot be used: {error}")),
+    }
+}
+
+fn in_pod() -> Result<Config, Unusable> {
+    Config::incluster_env().map_err(|error| match error {
+        InClusterError::ReadEnvironmentVariable(_) => Unusable::misconfigured(
+            "there is neither a kubeconfig ($KUBECONFIG, ~/.kube/config) nor a pod's service account \
+             (KUBERNETES_SERVICE_HOST is not set): name a kubeconfig, or run in a pod",
+        ),
+        InClusterError::ReadDefaultNamespace(_) | InClusterError::ReadCertificateBundle(_) => {
+            Unusable::misconfigured(NO_TOKEN)
+        }
+        error => Unusable::misconfigured(format!("the pod's service account cannot be used: {error}")),
+    })
+}
+
+/// Whether the key would go over the wire for everybody to see.
+fn server_of(config: &Config) -> Result<String, Unusable> {
+    let url = &config.cluster_url;
+    let host = url.host().unwrap_or_default();
+    let port = url.port_u16().map(|port| format!(":{port}")).unwrap_or_default();
+    let server = format!("{}://{host}{port}", url.scheme_str().unwrap_or("https"));
+    let is_local = matches!(host, "127.0.0.1" | "[::1]" | "localhost");
+    if url.scheme_str() == Some("http") && !is_local {
+        return Err(Unusable::misconfigured(format!(
+            "{server} is spoken to without TLS, and the key would be read by whoever is in between; https is needed"
+        )));
+    }
+    if config.accept_invalid_certs && !is_local {
+        return Err(Unusable::misconfigured(format!(
+            "the kubeconfig takes any certificate for {server} (insecure-skip-tls-verify), and the key would be read by \
+             whoever is in between; give its authority, or its name as tls-server-name"
+        )));
+    }
+    Ok(server)
+}
+
+/// kube's own stack without its retries, and without its log: what fails is told by whoever asked.
+fn client(config: &Config, timeout: Duration) -> Result<Client, Unusable> {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(timeout));
+    let connector = config.rustls_https_connector_with_connector(tcp).map_err(|error| unfit(&error))?;
+    let http = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE)
+        .build(connector);
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer().map_err(|error| unfit(&error))?)
+        .layer(config.extra_headers_layer().map_err(|error| unfit(&error))?)
+        .map_err(BoxError::from)
+        .service(http);
+    Ok(Client::new(service, config.default_namespace.clone()))
+}
+
+fn unfit(error: &kube::Error) -> Unusable {
+    match error {
+        kube::Error::Auth(error) => Unusable::new(ErrorKind::Denied, credentials(error)),
+        kube::Error::RustlsTls(_) => Unusable::misconfigured(
+            "the authority or the client certificate by which the API server is spoken to cannot be used: it is no PEM of \
+             certificates, or its key is missing",
+        ),
+        _ => Unusable::misconfigured("the configuration of the cluster cannot be used"),
+    }
+}
+
+/// Why there are no credentials, without anything that a credential plugin has printed.
+pub(super) fn credentials(error: &kube::client::AuthError) -> String {
+    use kube::client::AuthError;
+    match error {
+        AuthError::ReadTokenFile(..) if std::env::var_os(IN_POD).is_some() => NO_TOKEN.to_owned(),
+        AuthError::ReadTokenFile(error, path) => {
+            format!("the token file {} cannot be read: {error}", path.display())
+        }
+        AuthError::InvalidBearerToken(_) => {
+            "the token has characters that no token has, such as a line end".to_owned()
+        }
+        AuthError::AuthExecStart(error) => {
+            format!("the credential plugin of the kubeconfig does not start: {error}")
+        }
+        AuthError::AuthExecRun { cmd, out } => {
+            format!("the credential plugin `{cmd}` of the kubeconfig failed ({})", out.status)
+        }
+        _ => "the kubeconfig gives no credentials that can be used here".to_owned(),
+    }
+}
+
+const IN_POD: &str = "KUBERNETES_SERVICE_HOST";
+
+const NO_TOKEN: &str = "no service account token is mounted at /var/run/secrets/kubernetes.io/serviceaccount: set \
+                        `automountServiceAccountToken: true` in the pod's spec (or in its ServiceAccount), and let the \
+                        ServiceAccount have the Role of deploy/kubernetes/rbac.yaml";
+
+/// A certificate that ends within this is got anew.
+const CERTIFICATE_MARGIN_S: i64 = 60;
+
+/// Connections that are not used for as long are closed: longer than the poll, so that it keeps its own.
+const IDLE: Duration = Duration::from_secs(60);
+
+static NUMBER: AtomicU64 = AtomicU64::new(0);

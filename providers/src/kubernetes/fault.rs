@@ -1,0 +1,218 @@
+//! From what went wrong with a request to the provider's failures: what was seen, and what would mend it.
+
+use std::error::Error as StdError;
+use std::io;
+
+use serde::Deserialize;
+
+use super::ask::{Reply, Verb};
+use super::connect::{Place, credentials};
+use crate::{ErrorKind, ProviderError, looks_like_key};
+
+/// Why there is no good answer.
+pub(super) enum Trouble {
+    /// Nothing was sent.
+    Unsent(ProviderError),
+    /// The connection broke, or what came was no HTTP, after the request may have arrived.
+    Cut(Box<dyn StdError + Send + Sync>),
+    /// No whole answer within the time-out.
+    Silent,
+    /// An answer that is no success.
+    Refused(Reply),
+    /// A success that is no Secret.
+    Strange(&'static str, Reply),
+}
+
+impl Trouble {
+    pub(super) fn cut(server: &str, error: impl StdError + Send + Sync + 'static) -> Self {
+        tracing::debug!(server, %error, "the exchange with the API server broke off");
+        Self::Cut(Box::new(error))
+    }
+}
+
+impl Place {
+    /// Why the client could not be asked, or gave no answer.
+    pub(super) fn failed(&self, server: &str, error: kube::Error) -> Trouble {
+        let cause: Box<dyn StdError + Send + Sync> = match error {
+            kube::Error::Service(cause) => cause,
+            error => Box::new(error),
+        };
+        if let Some(error) = cause.downcast_ref::<kube::client::AuthError>() {
+            return Trouble::Unsent(self.fault(ErrorKind::Denied, credentials(error)));
+        }
+        let is_unsent =
+            cause.downcast_ref::<hyper_util::client::legacy::Error>().is_some_and(|error| error.is_connect());
+        if !is_unsent {
+            return Trouble::Cut(cause);
+        }
+        let detail = match root_of(&*cause) {
+            Root::Certificate(why) => format!(
+                "the certificate of {server} is not believed ({why}): the authority in the kubeconfig, or in the pod's \
+                 ca.crt, is not that of this API server"
+            ),
+            Root::Other(why) => format!("{server} cannot be reached: {why}"),
+        };
+        Trouble::Unsent(self.fault(ErrorKind::Unavailable, detail).with_source(cause))
+    }
+
+    /// The provider's failure.
+    pub(super) fn told(&self, verb: Verb, trouble: Trouble) -> ProviderError {
+        // What was asked may have been done.
+        let kind = if verb.is_write() { ErrorKind::OutcomeUnknown } else { ErrorKind::Unavailable };
+        let hint =
+            if verb.is_write() { "; whether it was written is not known: load again to see" } else { "" };
+        match trouble {
+            Trouble::Unsent(error) => error,
+            Trouble::Cut(cause) => {
+                let detail = format!("the API server did not finish its answer{hint}");
+                self.fault(kind, detail).with_source(cause)
+            }
+            Trouble::Silent => {
+                let after = self.options.timeout.as_secs_f32();
+                self.fault(kind, format!("the API server did not answer within {after} s{hint}"))
+            }
+            Trouble::Strange(why, reply) => {
+                let detail = format!(
+                    "what answered ({}) is not the API server, or is another version's: {why}{hint}",
+                    seen(&reply)
+                );
+                self.fault(kind, detail)
+            }
+            Trouble::Refused(reply) => match Status::read(&reply) {
+                Some(status) => self.refused(verb, &reply, &status, kind, hint),
+                None => {
+                    let detail = format!("what answered ({}) is not the API server{hint}", seen(&reply));
+                    self.fault(kind, detail)
+                }
+            },
+        }
+    }
+
+    fn refused(
+        &self,
+        verb: Verb,
+        reply: &Reply,
+        status: &Status,
+        unknown: ErrorKind,
+        hint: &str,
+    ) -> ProviderError {
+        let message = status.message();
+        let (kind, detail) = match reply.status {
+            401 => (ErrorKind::Denied, UNAUTHORIZED.to_owned()),
+            403 => (ErrorKind::Denied, self.forbidden(verb, &message)),
+            404 if status.details.kind == "namespaces" || message.starts_with("namespaces ") => {
+                (ErrorKind::NotFound, "there is no such namespace".to_owned())
+            }
+            404 => (ErrorKind::NotFound, "there is no such Secret".to_owned()),
+            409 if verb == Verb::Create => (ErrorKind::AlreadyExists, "there is a Secret already".to_owned()),
+            409 => (ErrorKind::Conflict, "somebody else has written the Secret meanwhile".to_owned()),
+            413 => (ErrorKind::TooLarge, format!("the API server takes no Secret of that size: {message}")),
+            422 if message.contains("immutable") => (ErrorKind::ReadOnly, IMMUTABLE.to_owned()),
+            422 => (ErrorKind::Malformed, format!("the API server does not take the Secret: {message}")),
+            429 => {
+                (ErrorKind::Unavailable, format!("the API server is asked too much (429{})", after(reply)))
+            }
+            400..500 => {
+                (ErrorKind::Unavailable, format!("the API server answers {}: {message}", reply.status))
+            }
+            code => (unknown, format!("the API server answers {code}{}: {message}{hint}", after(reply))),
+        };
+        self.fault(kind, detail)
+    }
+
+    fn forbidden(&self, verb: Verb, message: &str) -> String {
+        let (verb, name) = (verb.name(), &self.options.name);
+        // Of RBAC. Others who may forbid something are admission, quotas, and a namespace that is being deleted.
+        if !message.contains(&format!("cannot {verb} resource")) {
+            return format!("the cluster forbids {verb} of the Secret: {message}");
+        }
+        let user = message.split_once("User \"").and_then(|(_, rest)| rest.split_once('"'));
+        let user = user.map_or("this identity", |(user, _)| user);
+        // A name cannot be told of what is not there yet.
+        let names = if verb == "create" { String::new() } else { format!(", resourceNames: [{name}]") };
+        format!(
+            "{user} may not {verb} it; a Role in that namespace with the rule {{apiGroups: [\"\"], resources: \
+             [secrets]{names}, verbs: [{verb}]}}, bound to it, would allow that (deploy/kubernetes/rbac.yaml)"
+        )
+    }
+}
+
+pub(super) const IMMUTABLE: &str = "the Secret is immutable, so nothing in it can be changed: make another one without \
+                                    `immutable: true`, with the ring in it, and name that";
+
+pub(super) const CERTIFICATE: &str = "the Secret is of the type kubernetes.io/tls, which another tool keeps; keep the ring \
+                                      in an Opaque Secret of its own";
+
+const UNAUTHORIZED: &str = "the API server does not know who asks (401): the token has expired or was revoked, or is \
+                            another cluster's";
+
+/// What came, for whoever has to find out who sent it.
+fn seen(reply: &Reply) -> String {
+    let media_type = if reply.media_type.is_empty() { "no content type" } else { &reply.media_type };
+    format!("{}, {media_type}, {} bytes", reply.status, reply.body.len())
+}
+
+fn after(reply: &Reply) -> String {
+    reply
+        .retry_after
+        .as_ref()
+        .map(|seconds| format!(", to be asked again after {seconds} s"))
+        .unwrap_or_default()
+}
+
+/// How the API server says no.
+#[derive(Deserialize)]
+struct Status {
+    kind: String,
+    #[serde(default)]
+    message: String,
+    #[serde(default)]
+    details: Details,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Details {
+    kind: String,
+}
+
+impl Status {
+    fn read(reply: &Reply) -> Option<Self> {
+        let status: Self = serde_json::from_slice(&reply.body).ok()?;
+        (status.kind == "Status").then_some(status)
+    }
+
+    /// In one line. A webhook of the cluster's may say anything, and what was written is a secret.
+    fn message(&self) -> String {
+        let message: String = self.message.chars().take(LONGEST_MESSAGE).collect();
+        let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
+        if message.is_empty() || looks_like_key(&message) {
+            "it does not say why".to_owned()
+        } else {
+            message
+        }
+    }
+}
+
+const LONGEST_MESSAGE: usize = 400;
+
+enum Root {
+    Certificate(String),
+    Other(String),
+}
+
+/// What is at the bottom of a failed connection.
+fn root_of(error: &(dyn StdError + 'static)) -> Root {
+    let mut error = error;
+    loop {
+        if let Some(rustls::Error::InvalidCertificate(why)) = error.downcast_ref() {
+            return Root::Certificate(format!("{why:?}"));
+        }
+        // An I/O error is transparent: what it wraps is not its source.
+        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        match inner.map(|inner| inner as &(dyn StdError + 'static)).or_else(|| error.source()) {
+            Some(inner) => error = inner,
+            None => return Root::Other(error.to_string()),
+        }
+    }
+}
