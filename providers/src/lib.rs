@@ -5,8 +5,8 @@
 //! one conformance suite (`oneseal-testing`) judges them all.
 //!
 //! ```text
-//! file · env · inline · k8s · postgres ──►  Record { revision, change_id, entries }  ──►  keystore
-//!                                      ◄──  replace / create (compare-and-swap)      ◄──
+//! file · env · inline · k8s · aws · postgres ──►  Record { revision, change_id, entries }  ──►  keystore
+//!                                            ◄──  replace / create (compare-and-swap)      ◄──
 //! ```
 //!
 //! ```
@@ -26,13 +26,16 @@
 //! | `inline` (default) | [`EnvProvider`] and [`InlineProvider`]: one value, read once |
 //! | `kubernetes` | `KubernetesProvider`: the data of one Secret, read and followed over the API |
 //! | `postgres` | `PostgresProvider`: the ring's row in a database, with its history and events |
+//! | `aws` | `AwsProvider`: the stages of a secret in AWS Secrets Manager |
 
+#[cfg(feature = "aws")]
+pub mod aws;
 mod error;
 #[cfg(feature = "file")]
 pub mod file;
 #[cfg(feature = "inline")]
 pub mod inline;
-#[cfg(any(feature = "file", feature = "kubernetes", feature = "postgres"))]
+#[cfg(any(feature = "aws", feature = "file", feature = "kubernetes", feature = "postgres"))]
 mod jitter;
 #[cfg(feature = "kubernetes")]
 pub mod kubernetes;
@@ -43,6 +46,8 @@ mod provider;
 mod record;
 mod uri;
 
+#[cfg(feature = "aws")]
+pub use aws::{AwsOptions, AwsProvider};
 pub use error::{ErrorKind, ProviderError};
 #[cfg(feature = "file")]
 pub use file::FileProvider;
@@ -55,7 +60,7 @@ pub use pasted::looks_like_key;
 pub use postgres::PostgresProvider;
 pub use provider::{Advice, BoxFuture, Change, Description, Durability, SecretProvider};
 pub use record::{Entries, Record, Revision, SecretBytes};
-pub use uri::{PostgresUrl, ProviderUri, UriError};
+pub use uri::{AwsUri, PostgresUrl, ProviderUri, UriError};
 
 /// Compiles the examples of the README.
 #[cfg(doctest)]

@@ -4,6 +4,8 @@
 //! Whatever is refused here may be a key pasted by mistake, so an error repeats no more of the text than a short
 //! scheme or a path.
 
+mod aws;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -19,6 +21,8 @@ use crate::PostgresProvider;
 #[cfg(feature = "kubernetes")]
 use crate::{KubernetesOptions, KubernetesProvider};
 use crate::{SecretProvider, looks_like_key};
+
+pub use aws::AwsUri;
 
 /// A provider named by one URI. `Display` gives it back, with a database password masked.
 ///
@@ -48,8 +52,9 @@ pub enum ProviderUri {
         /// The kubeconfig, if not the default one.
         kubeconfig: Option<PathBuf>,
     },
-    /// `aws:NAME-OR-ARN`: a secret in AWS Secrets Manager.
-    Aws(String),
+    /// `aws:NAME-OR-ARN`: a secret in AWS Secrets Manager. Behind a `?` may stand `region=R`, `member=M` and
+    /// `endpoint=URL`, joined by `&`.
+    Aws(AwsUri),
     /// `postgres:URL`, or just the `postgres://…` URL: the ring row of a database. Its query may name whose, as
     /// `fleet=NAME`; without, [`open_for`](Self::open_for) says it, or it is the only one there.
     Postgres(PostgresUrl),
@@ -74,7 +79,7 @@ impl ProviderUri {
             "file" => parse_file(rest),
             "env" => parse_env(rest),
             "k8s" => parse_kubernetes(rest),
-            "aws" => parse_aws(rest),
+            "aws" => AwsUri::parse(rest).map(ProviderUri::Aws),
             "postgres" | "postgresql" => parse_postgres(scheme, rest),
             _ => Err(UriError::UnknownScheme { scheme: scheme.to_owned(), hint: scheme_hint(scheme) }),
         }
@@ -96,7 +101,7 @@ impl ProviderUri {
     ///
     /// # Errors
     /// [`UriError::NotAvailable`] if this program was built without that kind, [`UriError::Invalid`] if a database's URL
-    /// is none that a driver could use.
+    /// is none that a driver could use, or an ARN none of a secret.
     pub fn open(&self) -> Result<Arc<dyn SecretProvider>, UriError> {
         self.open_for(None)
     }
@@ -122,6 +127,8 @@ impl ProviderUri {
             }
             #[cfg(feature = "postgres")]
             Self::Postgres(url) => Ok(Arc::new(url.provider(fleet)?)),
+            #[cfg(feature = "aws")]
+            Self::Aws(uri) => Ok(Arc::new(uri.provider()?)),
             unavailable => Err(UriError::NotAvailable { scheme: unavailable.scheme() }),
         }
     }
@@ -149,7 +156,7 @@ impl fmt::Display for ProviderUri {
                     .zip(["?", "&"])
                     .try_for_each(|((name, value), before)| write!(f, "{before}{name}={value}"))
             }
-            Self::Aws(id) => write!(f, "aws:{id}"),
+            Self::Aws(uri) => write!(f, "aws:{uri}"),
             Self::Postgres(url) => write!(f, "postgres:{url}"),
         }
     }
@@ -312,6 +319,8 @@ fn available() -> String {
         "env:NAME",
         #[cfg(feature = "kubernetes")]
         "k8s:NS/NAME",
+        #[cfg(feature = "aws")]
+        "aws:NAME-OR-ARN",
         #[cfg(feature = "postgres")]
         "postgres:URL",
     ];
@@ -419,16 +428,6 @@ pub(crate) fn is_dns_name(text: &str) -> bool {
     let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
     let outer = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     text.len() <= 253 && text.starts_with(outer) && text.ends_with(outer) && text.chars().all(inner)
-}
-
-fn parse_aws(rest: &str) -> Result<ProviderUri, UriError> {
-    // The characters of a secret's name (CreateSecret, `Name`), and the colon of an ARN.
-    let is_id = |c: char| c.is_ascii_alphanumeric() || "/_+=.@-:".contains(c);
-    if rest.is_empty() || rest.len() > 2048 || !rest.chars().all(is_id) {
-        let problem = "want a secret's name or its ARN (letters, digits and `/_+=.@-`)";
-        return Err(UriError::Invalid { form: "aws:NAME-OR-ARN", problem: problem.to_owned() });
-    }
-    Ok(ProviderUri::Aws(rest.to_owned()))
 }
 
 fn parse_postgres(scheme: &str, rest: &str) -> Result<ProviderUri, UriError> {
@@ -616,7 +615,7 @@ mod tests {
     fn a_known_kind_that_is_not_built_in_is_refused_by_name() {
         let kinds = [
             ("k8s:ns/name", cfg!(feature = "kubernetes")),
-            ("aws:ring", false),
+            ("aws:ring", cfg!(feature = "aws")),
             ("postgres://h/db", cfg!(feature = "postgres")),
         ];
         for (text, _) in kinds.into_iter().filter(|(_, is_built_in)| !is_built_in) {
