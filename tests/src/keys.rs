@@ -36,12 +36,19 @@ impl std::fmt::Debug for TestKey {
 pub async fn fresh(algorithms: &[Algorithm]) -> Vec<TestKey> {
     let place = tempfile::tempdir().expect("a temporary directory");
     let path = place.path().join("keyring.json");
-    let issuer = IssuerUrl::parse("http://127.0.0.1:1", "test").expect("a good issuer");
-    let mut request = InitRequest::new(issuer);
-    request.algorithms = algorithms.to_vec();
-    let provider = FileProvider::new(&path).assume_durable(true);
-    init(&provider, request, &SystemClock).await.expect("a ring");
+    init_ring(&path, "http://127.0.0.1:1", algorithms).await;
     of_ring(&path)
+}
+
+/// Makes a ring at `path` for `issuer`, as `oneseal keys init` makes it.
+///
+/// # Panics
+/// If it cannot be made.
+pub async fn init_ring(path: &Path, issuer: &str, algorithms: &[Algorithm]) {
+    let mut request = InitRequest::new(IssuerUrl::parse(issuer, "test").expect("a good issuer"));
+    request.algorithms = algorithms.to_vec();
+    let provider = FileProvider::new(path).assume_durable(true);
+    init(&provider, request, &SystemClock).await.expect("a ring");
 }
 
 /// The keys of the ring document at `path`, in its order.

@@ -26,6 +26,8 @@ pub struct Start {
     pub log: &'static str,
     /// `issuer.algorithms`.
     pub algorithms: Vec<Algorithm>,
+    /// Variables of its environment, beside those of the test.
+    pub environment: Vec<(String, String)>,
 }
 
 impl Start {
@@ -38,6 +40,7 @@ impl Start {
             more: "[admin]\nmint = true\nmint_audiences = [\"test\", \"other\"]\n".to_owned(),
             log: "info",
             algorithms: vec![Algorithm::Rs256, Algorithm::Es256, Algorithm::EdDsa],
+            environment: Vec::new(),
         }
     }
 
@@ -59,23 +62,30 @@ impl Start {
         self.configure();
         drop(std::fs::remove_file(self.ready_file()));
         let log = std::fs::File::options().create(true).append(true).open(self.log_file()).expect("its log");
-        let mut command = Command::new(binary());
-        for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("ONESEAL") {
-                command.env_remove(name);
-            }
-        }
+        let mut command = self.command(&["serve", "--config"]);
         command
-            .args(["serve", "--config"])
             .arg(self.config())
             .arg("--ready-file")
             .arg(self.ready_file())
             .env("ONESEAL_LOG", self.log)
-            .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a second handle"))
             .stderr(log)
             .kill_on_drop(true);
         command.spawn().expect("the server can be started")
+    }
+
+    /// The program with `arguments`, in the environment that a replica has: settings of oneseal's and of AWS's are its
+    /// own alone.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(binary());
+        for (name, _) in std::env::vars_os() {
+            if ["ONESEAL", "AWS_"].iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
+                command.env_remove(name);
+            }
+        }
+        command.args(arguments).stdin(Stdio::null());
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command
     }
 
     /// Starts the process and waits until it is ready.

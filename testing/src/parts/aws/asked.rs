@@ -47,6 +47,22 @@ impl Asked {
         Self::new(Method::POST, "/".to_owned(), headers, parameters.to_string().into())
     }
 
+    /// A call of STS, which nobody signs.
+    pub(super) fn of_token(role: &str, token: &str) -> Self {
+        let fields = [
+            ("Action", "AssumeRoleWithWebIdentity"),
+            ("Version", "2011-06-15"),
+            ("RoleArn", role),
+            ("RoleSessionName", "test"),
+            ("WebIdentityToken", token),
+        ];
+        let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
+        let mut headers = HeaderMap::new();
+        let form = "application/x-www-form-urlencoded".parse().expect("a media type");
+        headers.insert("content-type", form);
+        Self::new(Method::POST, "/".to_owned(), headers, body.into())
+    }
+
     fn new(method: Method, path: String, headers: HeaderMap, body: Bytes) -> Self {
         let target = headers.get(TARGET).and_then(|target| target.to_str().ok());
         let (action, dialect) = match target {

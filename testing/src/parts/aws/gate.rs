@@ -138,7 +138,7 @@ impl Shared {
 
     async fn admit(&self, asked: &Asked) -> Response<Bytes> {
         if asked.dialect == Dialect::Xml && asked.action == sts::ACTION {
-            return self.hand_out(asked).await;
+            return self.hand_out(asked).await.unwrap_or_else(|refusal| refusal.answer(asked.dialect));
         }
         let verdict = self.state().callers.judge(asked.access_key_id().as_deref());
         match verdict {
@@ -148,17 +148,18 @@ impl Shared {
     }
 
     /// Credentials for a token of an issuer's.
-    async fn hand_out(&self, asked: &Asked) -> Response<Bytes> {
+    ///
+    /// # Errors
+    /// Why AWS gives none.
+    pub(super) async fn hand_out(&self, asked: &Asked) -> Result<Response<Bytes>, Refusal> {
         let trust = self.state().trust.clone();
         // Before it is anybody's turn: the issuer may need AWS to answer.
-        if let Err(refusal) = trust.verify(asked, &self.account).await {
-            return refusal.answer(asked.dialect);
-        }
+        trust.verify(asked, &self.account).await?;
         let answer = self.carry_out(asked).await;
         if let Some(id) = sts::access_key_id(answer.body()) {
             self.state().callers.remember(id);
         }
-        answer
+        Ok(answer)
     }
 }
 

@@ -155,6 +155,14 @@ impl Aws {
         arn
     }
 
+    /// Asks STS for credentials for `role`, with a token of a web identity, past all faults and uncounted.
+    ///
+    /// # Errors
+    /// If AWS refuses.
+    pub fn assume_role(&self, role: &str, token: &str) -> Result<(), Refusal> {
+        on_a_thread(self.gate.shared.hand_out(&Asked::of_token(role, token))).map(drop)
+    }
+
     /// Ends all sessions that STS has given out.
     pub fn expire_sessions(&self) {
         self.gate.shared.state().callers.expire();
