@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use oneseal_coordination::{BootTime, Clock};
 use oneseal_keystore::findings::Finding;
-use oneseal_keystore::{Findings, Identity, IssuerUrl, Keystore, Snapshot};
+use oneseal_keystore::{Findings, Identity, IssuerUrl, Kept, Keystore, Snapshot};
 use oneseal_providers::SecretProvider;
 use tokio_util::sync::DropGuard;
 
@@ -94,6 +94,17 @@ impl Issuer {
             }
             self.changed(&served).await;
         }
+    }
+
+    /// Looks at the key provider now and not only when it is due, for whoever knows that something else is there.
+    pub fn look_now(&self) {
+        self.keystore().look_now();
+    }
+
+    /// The record that was accepted last, as it came, for
+    /// [`Executor::recover`](oneseal_keystore::executor::Executor::recover). `None` where the provider is read once.
+    pub fn kept(&self) -> Option<Arc<Kept>> {
+        self.keystore().kept()
     }
 
     /// Tells what another clock that is trusted more, such as a database's, read when this host's boot clock read `at`:

@@ -88,7 +88,8 @@ pub(crate) static CODES: &[&Code] = &[
 pub(crate) static PROVIDER_NOT_FOUND: Code = Code::refused(
     "provider.not_found",
     "There is no key, or no passphrase, where the provider looks.",
-    "Put there what is missing, or correct the location; the finding says how, for the place that it names.",
+    "Put there what is missing, or correct the location; the finding says how, for the place that it names. Where replicas \
+     still serve the key that was there, one of them puts it back: `oneseal keys recover --from-replica NAME`.",
 );
 pub(crate) static PROVIDER_DENIED: Code = Code::error(
     "provider.denied",
@@ -112,7 +113,8 @@ pub(crate) static PROVIDER_MALFORMED: Code = Code::refused(
     "provider.malformed",
     "What rests there is not a readable record.",
     "Put it there again from where it was made: mend the template or mount that left this, restore a database's row from \
-     its backup. A key is never repaired by guessing.",
+     its backup; a replica that still serves puts it back as well (`oneseal keys recover --from-replica NAME`). A key is never \
+     repaired by guessing.",
 );
 pub(crate) static PROVIDER_AMBIGUOUS: Code = Code::refused(
     "provider.ambiguous",
@@ -208,7 +210,8 @@ pub(crate) static PROVIDER_ROTATES_IN_PLACE: Code = Code::warning(
 pub(crate) static RING_MALFORMED: Code = Code::refused(
     "ring.malformed",
     "The ring document breaks its own rules.",
-    "Restore the last good revision; nothing of a malformed one is used.",
+    "Restore the last good revision, by `oneseal keys recover --from-replica NAME` where a replica still serves it; nothing of a \
+     malformed one is used.",
 );
 pub(crate) static RING_FORMAT: Code = Code::refused(
     "ring.format",
@@ -271,8 +274,8 @@ pub(crate) static RING_UNAUTHENTIC: Code = Code::refused(
 pub(crate) static RING_ROLLED_BACK: Code = Code::refused(
     "ring.rolled_back",
     "The ring is older than, or another than, the one this replica has served.",
-    "Put the newer revision back where the ring rests, from a backup that has it; none is made from what a replica serves. \
-     Where it is lost for good, stop every replica, forget those that stay silent (`oneseal replicas forget --direct`), and start them anew: they take what the store holds, and tokens of \
+    "Have a replica that still serves the newer revision write it back: `oneseal keys recover --from-replica NAME`. Where none \
+     does any more, put it there from a backup that has it; where it is lost for good, stop every replica, forget those that stay silent (`oneseal replicas forget --direct`), and start them anew: they take what the store holds, and tokens of \
      keys that only the newer one had are refused.",
 );
 pub(crate) static RING_ACTIVATED_UNPUBLISHED: Code = Code::warning(

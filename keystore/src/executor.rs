@@ -7,6 +7,7 @@
 
 mod answer;
 mod error;
+mod recover;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,6 +21,7 @@ use uuid::Uuid;
 
 pub use self::answer::{Changed, Done, Keys};
 pub use self::error::ExecuteError;
+pub use self::recover::{NotRecovered, RECOVERED, Recovered, Recovery};
 use crate::fleet::Fleet;
 use crate::material::{self, PrivateKey};
 use crate::place::load;
@@ -471,11 +473,11 @@ impl Made {
 }
 
 fn check(order: &Order) -> Result<(), ExecuteError> {
-    let is_bad = |text: &str| text.len() > MAX_REASON || text.chars().any(char::is_control);
-    if is_bad(&order.reason) {
-        return Err(ExecuteError::BadReason);
-    }
-    Ok(())
+    if bad_reason(&order.reason) { Err(ExecuteError::BadReason) } else { Ok(()) }
+}
+
+fn bad_reason(text: &str) -> bool {
+    text.len() > MAX_REASON || text.chars().any(char::is_control)
 }
 
 /// Longer with each attempt, and never the same for two that meet.

@@ -6,17 +6,20 @@
 //! staleness limit minting stops, publishing never does.
 
 mod follower;
+mod kept;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use oneseal_coordination::{BootTime, Clock};
 use oneseal_providers::{Description, Entries, Record, Revision, SecretProvider};
 use tokio::sync::Notify;
 
 pub use self::follower::Follower;
+pub use self::kept::Kept;
+use self::kept::Shielded;
 use crate::codes::PROVIDER_IMAGE_LAYER;
 use crate::findings::Finding;
 use crate::findings::Severity;
@@ -106,6 +109,8 @@ pub struct Keystore {
 struct Shared {
     snapshot: ArcSwap<Snapshot>,
     keks: ArcSwap<Keks>,
+    /// The record that was accepted last; none of a provider that is read once.
+    kept: ArcSwapOption<Kept>,
     clock: Arc<dyn Clock>,
     /// Boot time of the last good look, in milliseconds.
     fresh_at_ms: AtomicU64,
@@ -128,6 +133,12 @@ struct Fault {
 }
 
 impl Shared {
+    /// What is served now came from `shielded`.
+    fn keep(&self, shielded: Option<Shielded>) {
+        let Some(shielded) = shielded.filter(|_| !self.is_static) else { return };
+        self.kept.store(Some(Arc::new(Kept::new(self.snapshot.load_full(), shielded))));
+    }
+
     fn last_fault(&self) -> Option<Fault> {
         self.last_fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -203,7 +214,7 @@ impl Keystore {
         };
         findings.extend(of_keks);
         let opened = first(&*provider, &description, &options, &keks).await;
-        let (revision, (snapshot, found)) = match opened {
+        let (First { revision, shielded }, (snapshot, found)) = match opened {
             Ok(opened) => opened,
             Err(found) => {
                 findings.extend(found);
@@ -218,6 +229,7 @@ impl Keystore {
         let shared = Arc::new(Shared {
             snapshot: ArcSwap::from_pointee(snapshot),
             keks: ArcSwap::from_pointee(keks),
+            kept: ArcSwapOption::empty(),
             clock,
             fresh_at_ms: AtomicU64::new(millis(asked_at)),
             is_static: description.is_static,
@@ -228,6 +240,7 @@ impl Keystore {
             advice: findings,
             nudged: Notify::new(),
         });
+        shared.keep(shielded);
         let follower = Follower::new(Arc::clone(&shared), provider, options, revision, kids);
         Ok((Self { shared }, follower))
     }
@@ -245,6 +258,12 @@ impl Keystore {
     /// The key-encryption keys that this replica has: what it can open, the first of them what it seals with.
     pub fn keks(&self) -> Arc<Keks> {
         self.shared.keks.load_full()
+    }
+
+    /// The record that was accepted last, as it came: what [`Executor::recover`](crate::executor::Executor::recover) writes
+    /// back. `None` where the provider is read once.
+    pub fn kept(&self) -> Option<Arc<Kept>> {
+        self.shared.kept.load_full()
     }
 
     /// How old it is.
@@ -274,21 +293,31 @@ impl Keystore {
         &self.shared.advice
     }
 }
+/// What else is known of the record that was read first.
+struct First {
+    revision: Revision,
+    shielded: Option<Shielded>,
+}
+
 /// The first look: the passphrase is judged whether it is needed or not, so that its faults are found at the start.
 async fn first(
     provider: &dyn SecretProvider,
     description: &Description,
     options: &KeystoreOptions,
     keks: &Keks,
-) -> Result<(Revision, (Snapshot, Findings)), Findings> {
+) -> Result<(First, (Snapshot, Findings)), Findings> {
     let loaded = load(provider).await.map_err(|found| advised(&found, where_to_put_a_key(description)));
     let Read { mut result, asked_passphrase } = match loaded {
         Ok(record) => {
-            let revision = record.revision.clone();
+            let record = Arc::new(record);
             let opening = options.opening(keks, None);
             let Read { result, asked_passphrase } =
-                build(Arc::new(record), description, options, &opening).await;
-            Read { result: result.map(|built| (revision, built)), asked_passphrase }
+                build(Arc::clone(&record), description, options, &opening).await;
+            let first = || First {
+                revision: record.revision.clone(),
+                shielded: (!description.is_static).then(|| Shielded::of(&record.entries)).flatten(),
+            };
+            Read { result: result.map(|built| (first(), built)), asked_passphrase }
         }
         Err(found) => Read { result: Err(found), asked_passphrase: false },
     };

@@ -64,7 +64,7 @@ pub use findings::{Finding, Findings};
 pub use init::{InitError, InitRequest, Initialised, Making, init, init_telling};
 pub use issuer_url::IssuerUrl;
 pub use jwk::{KeyId, PublicKey};
-pub use keystore::{Follower, Freshness, Keystore, KeystoreOptions};
+pub use keystore::{Follower, Freshness, Kept, Keystore, KeystoreOptions};
 pub use permit::GenerationPermit;
 pub use place::provider_findings;
 pub use rewrap::{KekUse, RewrapError, RewrapRequest, Rewrapped, Rewrapping, kek_uses, rewrap};

@@ -1,11 +1,11 @@
 //! What is found of the place where keys rest, and the bounded read from it.
 
-use oneseal_providers::{Advice, Description, Durability, ProviderError, Record, SecretProvider};
+use oneseal_providers::{Advice, Description, Durability, ErrorKind, ProviderError, Record, SecretProvider};
 
 use crate::Findings;
 use crate::codes::{
     PROVIDER_EPHEMERAL, PROVIDER_NEVER_UPDATES, PROVIDER_NOT_FOUND, PROVIDER_REPLACEABLE,
-    PROVIDER_UNAVAILABLE, PROVIDER_WORLD_READABLE, of_provider_error,
+    PROVIDER_WORLD_READABLE, of_provider_error,
 };
 use crate::findings::{Code, Finding, chain_after};
 use crate::rotation::PROVIDER_TIMEOUT;
@@ -51,19 +51,15 @@ pub(crate) fn judge_advice(description: &Description) -> Findings {
 
 /// One bounded read, its failure told as a finding.
 pub(crate) async fn load(provider: &dyn SecretProvider) -> Result<Record, Findings> {
-    match tokio::time::timeout(PROVIDER_TIMEOUT, provider.load()).await {
-        Ok(Ok(record)) => Ok(record),
-        Ok(Err(error)) => Err(provider_findings(&error)),
-        Err(_) => {
-            let mut findings = Findings::new();
-            findings.push(
-                &PROVIDER_UNAVAILABLE,
-                provider.describe().location,
-                format!("no answer within {} s", PROVIDER_TIMEOUT.as_secs()),
-            );
-            Err(findings)
-        }
-    }
+    read(provider).await.map_err(|error| provider_findings(&error))
+}
+
+/// One bounded read.
+pub(crate) async fn read(provider: &dyn SecretProvider) -> Result<Record, ProviderError> {
+    tokio::time::timeout(PROVIDER_TIMEOUT, provider.load()).await.unwrap_or_else(|_| {
+        let words = format!("no answer within {} s", PROVIDER_TIMEOUT.as_secs());
+        Err(ProviderError::new(ErrorKind::Unavailable, provider.describe().location, words))
+    })
 }
 
 /// A provider's failure as a finding, for whoever asks a provider by itself.

@@ -3,12 +3,15 @@
 use std::error::Error as StdError;
 use std::fmt;
 
+use crate::Revision;
+
 /// A provider's failure: what kind, where, and in words. The cause, if any, is its `source()`.
 #[derive(Debug)]
 pub struct ProviderError {
     kind: ErrorKind,
     location: String,
     detail: String,
+    revision: Option<Revision>,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
@@ -60,7 +63,7 @@ pub enum ErrorKind {
 impl ProviderError {
     /// An error of `kind` at `location` (no secret in it), explained by `detail`, which must hold no secret either.
     pub fn new(kind: ErrorKind, location: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { kind, location: location.into(), detail: detail.into(), source: None }
+        Self { kind, location: location.into(), detail: detail.into(), revision: None, source: None }
     }
 
     /// The same with its cause.
@@ -68,6 +71,12 @@ impl ProviderError {
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self
+    }
+
+    /// The same, of what rests at `revision`: so a record that is [`Malformed`](ErrorKind::Malformed) can be replaced.
+    #[must_use]
+    pub fn at(self, revision: Revision) -> Self {
+        Self { revision: Some(revision), ..self }
     }
 
     /// The same, with more said behind its detail, which must hold no secret either.
@@ -81,6 +90,12 @@ impl ProviderError {
     /// What the caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         self.kind
+    }
+
+    /// The revision at which what it speaks of rests, where that can be told: what
+    /// [`replace`](crate::SecretProvider::replace) may be given for it.
+    pub fn revision(&self) -> Option<&Revision> {
+        self.revision.as_ref()
     }
 
     /// Where it happened.

@@ -1,8 +1,10 @@
 //! What came of a key verb, as JSON: the same from the admin API and from the command line.
 
-use oneseal_keystore::executor::{Changed, Done, ExecuteError, Keys};
+use oneseal_keystore::executor::{Changed, Done, ExecuteError, Keys, RECOVERED, Recovered};
 use oneseal_keystore::findings::chain;
+use oneseal_keystore::ring::KeyState;
 use oneseal_keystore::steps::{Key, Next, State};
+use oneseal_keystore::{Algorithm, KeyId};
 use serde_json::{Map, Value, json};
 
 /// ```json
@@ -36,6 +38,34 @@ pub(crate) fn of_done(done: &Done) -> Value {
         members.insert(name.to_owned(), value);
     }
     Value::Object(members)
+}
+
+/// As [`of_done`] has it; of each key `kid`, `alg` and `state` alone, and `next` is empty. What was found in the record's place
+/// is the first of `notes`.
+pub(crate) fn of_recovered(recovered: &Recovered) -> Value {
+    let Recovered { change_id, at, identity, keys, generation, found, notes, is_dry_run, .. } = recovered;
+    let change = json!({ "kind": RECOVERED, "kid": null });
+    let changes: Vec<_> = found.iter().map(|_| change.clone()).collect();
+    let notes: Vec<_> = found.iter().chain(notes).collect();
+    let key = |(kid, alg, state): &(_, Algorithm, KeyState)| {
+        let kid: &KeyId = kid;
+        json!({ "kid": kid.as_str(), "alg": alg.as_str(), "state": state.as_str() })
+    };
+    json!({
+        "incarnation": identity.incarnation,
+        "revision": identity.revision,
+        "digest": identity.digest.to_string(),
+        "generation": generation,
+        "keys": keys.iter().map(key).collect::<Vec<_>>(),
+        "next": [],
+        "verb": "recover",
+        "change_id": change_id.map(|id| id.to_string()),
+        "at": at.as_secs(),
+        "repeated": found.is_none(),
+        "dry_run": is_dry_run,
+        "changes": changes,
+        "notes": notes,
+    })
 }
 
 /// What a refusal adds to `error` and `error_description`: `code`, `exit`, and where they are known `not_before` and

@@ -61,6 +61,8 @@ pub(crate) struct Limits {
     pub(crate) admin: config::Admin,
     /// Changes the ring.
     pub(crate) executor: Executor,
+    /// By which name this replica is known.
+    pub(crate) instance: String,
     /// Connections at a time.
     pub(crate) capacity: Capacity,
     /// The fleet that it has joined, if there is one.
@@ -187,7 +189,7 @@ impl Server {
         );
         if let Some(admin) = admin {
             let (socket, file) = admin.into_parts();
-            let app = admin::app(Arc::clone(&state), limits.admin.mint, limits.executor.clone());
+            let app = admin_app(&state, limits);
             let close = self.close.clone();
             self.spawn(
                 Part::Admin,
@@ -204,7 +206,7 @@ impl Server {
         let admin = &limits.admin;
         let (state, close) = (Arc::clone(&self.state), self.close.clone());
         let guard = Guard::new(admin, tls.is_some(), Arc::clone(&state));
-        let app = Guarded::new(admin::app(Arc::clone(&state), admin.mint, limits.executor.clone()), guard);
+        let app = Guarded::new(admin_app(&state, limits), guard);
         let (listener, most) = (Listener::AdminTcp, limits.capacity.admin_tcp);
         match tls {
             None => self.spawn(Part::AdminTcp, serve(socket, Plain, app, listener, state, most, close)),
@@ -306,6 +308,11 @@ impl Server {
         }
         tracing::info!(duration_ms = millis_since(began), "shut down");
     }
+}
+
+fn admin_app(state: &Arc<State>, limits: &Limits) -> axum::Router {
+    let Limits { admin, executor, instance, .. } = limits;
+    admin::app(Arc::clone(state), admin.mint, executor.clone(), instance.clone())
 }
 
 /// One step of the end, logged with how long it took.
@@ -483,6 +490,7 @@ mod tests {
             None,
             Limits {
                 admin,
+                instance: "a".to_owned(),
                 executor,
                 capacity: Capacity { documents: 8, ..MOST },
                 fleet: None,

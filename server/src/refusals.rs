@@ -30,6 +30,7 @@ pub(crate) const FILE_NOT_WRITTEN: &str = "file.not_written";
 pub(crate) const FILE_EXISTS: &str = "file.exists";
 pub(crate) const KEYS_NO_SUCH_KEY: &str = "keys.no_such_key";
 pub(crate) const KEYS_NOT_LOGGED: &str = "keys.not_logged";
+pub(crate) const KEYS_OTHER_REPLICA: &str = "keys.other_replica";
 pub(crate) const KEYS_PUBLIC_ONLY: &str = "keys.public_only";
 pub(crate) const KEYS_SEVERAL: &str = "keys.several_keys";
 pub(crate) const KEYS_NO_PRIVATE_HALF: &str = "keys.no_private_half";

@@ -2,7 +2,7 @@
 
 use oneseal_providers::{ErrorKind, ProviderError};
 
-use super::ObserveError;
+use super::{NotRecovered, ObserveError};
 use crate::Findings;
 use crate::findings::Exit;
 use crate::material::KeyError;
@@ -68,6 +68,9 @@ pub enum ExecuteError {
     /// No key could be made.
     #[error("no key could be made")]
     Generate(#[source] KeyError),
+    /// The last good record is not written back.
+    #[error(transparent)]
+    NotRecovered(NotRecovered),
     /// The document could not be changed.
     #[error(transparent)]
     Draft(DraftError),
@@ -86,6 +89,7 @@ impl ExecuteError {
             | Self::ChangeIdTaken
             | Self::ChangeIdOld(_)
             | Self::BadReason
+            | Self::NotRecovered(_)
             | Self::NoPermit => Some(Exit::Refused),
             Self::Draft(DraftError::Locked) => Some(Exit::Refused),
             Self::Registry(_) | Self::OutcomeUnknown(_) => Some(Exit::Unavailable),
@@ -112,6 +116,7 @@ impl ExecuteError {
             Self::ChangeIdTaken | Self::ChangeIdOld(_) => "keys.change_id_taken",
             Self::BadReason => "keys.bad_reason",
             Self::NoPermit => "keys.no_permit",
+            Self::NotRecovered(why) => why.code(),
             Self::Registry(_) => "keys.registry_unavailable",
             Self::Write(_) => "keys.not_written",
             Self::OutcomeUnknown(_) => "keys.outcome_unknown",

@@ -10,7 +10,7 @@ use oneseal_coordination::BootTime;
 use oneseal_providers::{Record, Revision, SecretProvider};
 use tokio_util::sync::CancellationToken;
 
-use super::{Fault, KeystoreOptions, Shared, build, millis, named};
+use super::{Fault, KeystoreOptions, Shared, Shielded, build, millis, named};
 use crate::accept::{SeenKids, Verdict, accept};
 use crate::codes::{
     FLEET_KEY_REPLACED, RING_ACTIVATED_UNPUBLISHED, RING_HALF_UNOPENED, RING_SEALED_WITHOUT_KEK,
@@ -179,7 +179,8 @@ impl Follower {
         record: Record,
         on_swap: &mut (impl FnMut(&Arc<Snapshot>) + Send),
     ) -> Result<(), Findings> {
-        let (snapshot, notes) = self.build(Arc::new(record)).await?;
+        let record = Arc::new(record);
+        let (snapshot, notes) = self.build(Arc::clone(&record)).await?;
         let served = self.shared.snapshot.load_full();
         match accept(&served, &self.kids, &snapshot, self.options.allow_key_replacement) {
             Verdict::Unchanged => {}
@@ -216,6 +217,7 @@ impl Follower {
                 return Err(findings);
             }
         }
+        self.shared.keep(Shielded::of(&record.entries));
         Ok(())
     }
 

@@ -127,7 +127,7 @@ pub(crate) static ENCRYPTED: Code = Code::refused(
     "Say where the passphrase rests: `provider.passphrase = \"file:PATH\"` or `\"env:NAME\"` (`--passphrase`); or \
      decrypt it into the secret store: `openssl pkcs8 -topk8 -nocrypt -in KEY -out KEY.unencrypted`.",
 );
-pub(super) static WRONG_PASSPHRASE: Code = Code::refused(
+pub(crate) static WRONG_PASSPHRASE: Code = Code::refused(
     "key.wrong_passphrase",
     "The passphrase is not the one that the private key was encrypted with.",
     "Point provider.passphrase at this key's passphrase; try it with `openssl pkey -in KEY -passin file:PATH -noout`. \

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use zeroize::Zeroizing;
 
 pub use codes::CODES;
-pub(crate) use codes::{ENCRYPTED, PASSPHRASE_UNUSED};
+pub(crate) use codes::{ENCRYPTED, PASSPHRASE_UNUSED, WRONG_PASSPHRASE};
 pub(crate) use encrypted::Opener;
 pub use error::KeyError;
 pub(crate) use generate::{DEFAULT_RSA_BITS, GENERATED_RSA_BITS};

@@ -4,11 +4,12 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
 use oneseal_coordination::UnixTime;
-use oneseal_keystore::executor::{Executor, NoRegistry, ObserveError, Observed, Observer};
+use oneseal_keystore::executor::{Executor, NoRegistry, ObserveError, Observed, Observer, Recovery};
 use oneseal_keystore::fleet::{FactKey, Facts, Fleet, Peer, PeerState, RingFacts};
 use oneseal_keystore::ring::KeyState;
 use oneseal_keystore::steps::Refusal;
-use oneseal_keystore::{Algorithm, Rotation};
+use oneseal_keystore::{Algorithm, Keystore, Rotation};
+use oneseal_providers::{ErrorKind, SecretProvider};
 use oneseal_testing::{FixedClock, MemoryProvider};
 
 use super::{Bench, T0, activate, due, options, order, revoke, rotate, until};
@@ -269,4 +270,46 @@ async fn an_emergency_waits_for_those_that_answer_and_names_those_that_do_not() 
     quick.fleet(0, vec![fresh]);
     let done = quick.bench.order(activate()).await.unwrap();
     assert!(done.notes.is_empty(), "all serve it: no wait at all");
+}
+
+/// Whoever serves the latest has it written back, and of two of one number nobody can tell which is right.
+#[tokio::test]
+async fn a_record_is_written_back_only_by_one_that_serves_the_latest_of_the_fleet() {
+    let watched = Watched::new().await;
+    let bench = &watched.bench;
+    let clock = Arc::new(FixedClock::at(T0));
+    let opened = Keystore::open(bench.provider.clone(), options(Rotation::lab()), clock).await;
+    let kept = opened.unwrap().0.kept();
+    let own = watched.peer("own", PeerState::Live, None, 0).await;
+    let with = |state, change: fn(&mut RingFacts)| {
+        let mut peer = Peer { instance: "other".to_owned(), state, ..own.clone() };
+        change(&mut peer.facts.as_mut().unwrap().ring);
+        vec![own.clone(), peer]
+    };
+    bench.provider.remove();
+    let ask = async |dry_run| {
+        let change_id = uuid::Uuid::new_v4();
+        let order = Recovery { change_id, actor: "test".to_owned(), reason: String::new(), dry_run };
+        bench.executor.recover(&order, kept.as_deref()).await
+    };
+    let later: fn(&mut RingFacts) = |ring| ring.revision += 1;
+    let another: fn(&mut RingFacts) = |ring| ring.digest = "0".repeat(64);
+    for (peers, words) in [
+        (with(PeerState::Live, later), "have it written back by that one"),
+        (with(PeerState::Silent, later), "forget it first"),
+        (with(PeerState::Live, another), "stop the one that is wrong"),
+    ] {
+        watched.fleet(1, peers);
+        let refused = ask(false).await.unwrap_err();
+        assert_eq!(refused.code(), "keys.another_replica", "{refused}");
+        assert!(refused.to_string().contains(words), "{refused}");
+        assert_eq!(bench.provider.load().await.unwrap_err().kind(), ErrorKind::NotFound);
+    }
+    let earlier: fn(&mut RingFacts) = |ring| ring.revision -= 1;
+    for peers in [with(PeerState::Gone, later), with(PeerState::Live, earlier)] {
+        watched.fleet(1, peers);
+        assert!(ask(true).await.unwrap().notes.is_empty());
+    }
+    ask(false).await.unwrap();
+    assert!(bench.provider.load().await.is_ok());
 }

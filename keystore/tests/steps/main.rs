@@ -7,6 +7,7 @@ mod documents;
 mod fleet;
 mod page;
 mod random;
+mod recovering;
 #[cfg(feature = "seal")]
 mod sealed;
 mod stores;

@@ -70,11 +70,9 @@ fn read_once(path: &Path) -> Result<Reading, ProviderError> {
     let budget = Description::DEFAULT_MAX_BYTES - Entries::CURRENT.len();
     let Some(value) = read_file(path, opened, rule, budget)? else { return Ok(Reading::Moved) };
     if value.is_empty() {
-        return Err(fault::at(
-            path,
-            ErrorKind::Malformed,
-            "the file is empty, as a failed template or mount leaves it",
-        ));
+        let detail = "the file is empty, as a failed template or mount leaves it";
+        let empty = Entries::single(Entries::CURRENT, value);
+        return Err(fault::at(path, ErrorKind::Malformed, detail).at(revision(&empty)));
     }
     Ok(whole(Entries::single(Entries::CURRENT, value), None))
 }

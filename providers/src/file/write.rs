@@ -154,6 +154,7 @@ fn expect(path: &Path, intent: &Intent) -> Result<Option<Revision>, ProviderErro
         }
         (Ok(record), Intent::Replace(_)) => Ok(Some(record.revision)),
         (Err(error), Intent::Create) if error.kind() == ErrorKind::NotFound => Ok(None),
+        (Err(error), Intent::Replace(_)) if error.revision().is_some() => Ok(error.revision().cloned()),
         (Err(error), _) => Err(error),
     }
 }

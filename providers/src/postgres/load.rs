@@ -19,10 +19,12 @@ impl PostgresProvider {
         let limit = i32::try_from(Description::DEFAULT_MAX_BYTES).unwrap_or(i32::MAX);
         let rows = self.rows(sqlx::query(LOAD).bind(self.whose.name()).bind(limit)).await;
         let rows = rows.map_err(|error| self.failed(error))?;
-        let record = record(self.only(&rows)?).map_err(|error| self.unreadable(error))?;
+        let row = self.only(&rows)?;
+        let at = revision(row).map_err(|error| self.unreadable(error))?;
+        let record = record(row).map_err(|error| self.unreadable(error))?;
         let record = record.ok_or_else(|| {
             let detail = format!("the document in the row is empty, or has more than {limit} bytes");
-            self.fault(ErrorKind::Malformed, detail)
+            self.fault(ErrorKind::Malformed, detail).at(at.into())
         })?;
         self.hints.looked(&record.revision, heard);
         Ok(record)

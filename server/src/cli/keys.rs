@@ -24,6 +24,7 @@ mod keks;
 mod list;
 mod new_kek;
 mod private;
+mod recover;
 mod rewrap;
 mod show;
 mod site;
@@ -77,6 +78,11 @@ enum Verb {
     /// every replica first, in kek.previous; then the ring goes to it by --to-kek; then it becomes kek.uri everywhere, and
     /// the old one kek.previous, until nothing needs it.
     Rewrap(rewrap::Args),
+    /// Have a replica put back the record that the store has lost
+    ///
+    /// For a record that is gone, broken or older than what is served: a replica that serves still has it, and writes it back
+    /// itself, byte for byte. No private half crosses the wire.
+    Recover(recover::Args),
     /// Make a key-encryption key
     NewKek(new_kek::Args),
     /// Tell which configured key-encryption key has which id, and what is sealed under it
@@ -100,6 +106,7 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
         Verb::Adopt(args) => adopt::run(args, globals).await,
         Verb::Export(args) => export::run(args, globals).await,
         Verb::Rewrap(args) => rewrap::run(args, globals).await,
+        Verb::Recover(args) => recover::run(args, globals).await,
         Verb::NewKek(args) => new_kek::run(&args),
         Verb::Keks(args) => keks::run(args, globals).await,
     }

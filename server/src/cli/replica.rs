@@ -28,6 +28,11 @@ pub(crate) struct Target {
 }
 
 impl Target {
+    /// The one at `place`, a socket or a URL; `None` where --admin names one besides.
+    pub(crate) fn at(self, place: String) -> Option<Self> {
+        self.admin.is_none().then_some(Self { admin: Some(place), ..self })
+    }
+
     /// Whether the command line names one.
     pub(crate) fn is_named(&self) -> bool {
         self.admin.is_some() || !self.remote.is_empty()

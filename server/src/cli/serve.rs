@@ -228,6 +228,10 @@ impl Starting {
             .map_err(|error| Failure::internal("a bound socket has no address").because(error))?;
         let status = status(&issuer, &addresses);
         limits.ops_url = fleet::ops_url(&config.settings.ops, addresses.ops, fleet::outward());
+        // As it stands in the registry; it has a new part at each start where no port tells replicas of one host apart.
+        if let Some(membership) = &membership {
+            limits.instance = membership.instance().to_owned();
+        }
         limits.fleet = membership;
         let server = Server::start(issuer, tasks, sockets, tls.as_ref(), limits).await;
         let ca = tls.as_ref().and_then(|tls| tls.development_ca.as_deref());
@@ -327,6 +331,7 @@ fn limits(config: &Config, executor: Executor) -> Result<Limits, Failure> {
     Ok(Limits {
         admin: config.settings.admin.clone(),
         executor,
+        instance: fleet::instance_name(&config.settings),
         capacity,
         fleet: None,
         ops_url: None,

@@ -25,7 +25,7 @@ pub(crate) use membership::{Membership, View};
 pub(crate) use metrics::FleetCollector;
 pub(crate) use naming::{ops_url, outward};
 pub(crate) use observe::Witness;
-pub(crate) use open::{Look, look, open};
+pub(crate) use open::{Look, instance_name, look, open};
 pub(crate) use store::{Forgotten, StoreError, forget, rows_of};
 
 /// A membership whose database is nowhere, and which has not been asked.

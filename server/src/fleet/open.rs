@@ -33,6 +33,11 @@ pub(crate) fn open(
     Ok(Arc::new(Membership::new(store, fleet, name, boot_id)))
 }
 
+/// By which name a replica of these settings is known; as [`open`] has it where a port or the configuration tells.
+pub(crate) fn instance_name(settings: &Settings) -> String {
+    instance(&settings.ops, &settings.listen, &Surroundings::of_this_process(), Uuid::new_v4())
+}
+
 /// What a look without a membership knows of the replica that would start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look<'a> {

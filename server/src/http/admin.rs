@@ -11,6 +11,7 @@ mod events;
 mod guard;
 mod keys;
 mod mint;
+mod recover;
 mod remote;
 mod replicas;
 mod status;
@@ -37,10 +38,12 @@ pub(crate) struct Admin {
     may_mint: bool,
     /// Changes the ring.
     executor: Executor,
+    /// This replica's name.
+    instance: String,
 }
 
 /// The application.
-pub(crate) fn app(state: Arc<State>, may_mint: bool, executor: Executor) -> Router {
+pub(crate) fn app(state: Arc<State>, may_mint: bool, executor: Executor, instance: String) -> Router {
     let get_only = async || ApiError::method_not_allowed("GET, HEAD");
     let delete_only = async || ApiError::method_not_allowed("DELETE");
     let post_only = async || ApiError::method_not_allowed("POST");
@@ -51,9 +54,10 @@ pub(crate) fn app(state: Arc<State>, may_mint: bool, executor: Executor) -> Rout
         .route(REPLICA, delete(replicas::forget).fallback(delete_only))
         .route(MINT, post(mint::mint).fallback(post_only))
         .route(KEYS, get(keys::list).fallback(get_only))
+        .route(RECOVER, post(recover::recover).fallback(post_only))
         .route(KEY_VERB, post(keys::change).fallback(post_only))
         .fallback(async || ApiError::not_found())
-        .with_state(Arc::new(Admin { state, may_mint, executor }))
+        .with_state(Arc::new(Admin { state, may_mint, executor, instance }))
 }
 
 /// The scope that a path asks for, whatever the method; no other path is let through to the routes.
@@ -63,7 +67,7 @@ fn scope_of(path: &str) -> Option<Scope> {
         path if path.strip_prefix(REPLICAS).is_some_and(|rest| rest.starts_with('/')) => Some(Scope::Keys),
         MINT => Some(Scope::Mint),
         // What a key set will be is told to those who may change it.
-        KEYS => Some(Scope::Keys),
+        KEYS | RECOVER => Some(Scope::Keys),
         _ if keys::is_verb(path.strip_prefix(KEYS)?.strip_prefix('/')?) => Some(Scope::Keys),
         _ => None,
     }
@@ -75,4 +79,5 @@ const REPLICAS: &str = "/admin/v1/replicas";
 const REPLICA: &str = "/admin/v1/replicas/{instance}";
 const MINT: &str = "/admin/v1/mint";
 const KEYS: &str = "/admin/v1/keys";
+const RECOVER: &str = "/admin/v1/keys/recover";
 const KEY_VERB: &str = "/admin/v1/keys/{verb}";

@@ -9,6 +9,7 @@ mod outage;
 mod paused;
 mod publishing;
 mod readers;
+mod recovering;
 mod registry;
 mod staleness;
 mod stopped;

@@ -402,7 +402,7 @@ fn failure(error: ExecuteError) -> Failure {
 /// A replica's answer.
 #[derive(Deserialize)]
 #[serde(transparent)]
-struct Told(Value);
+pub(super) struct Told(pub(super) Value);
 
 impl Answer for Told {
     fn is_sound(&self) -> bool {
@@ -415,7 +415,7 @@ fn of_kid(kid: &Option<String>) -> Map<String, Value> {
     kid.iter().map(|kid| ("kid".to_owned(), kid.as_str().into())).collect()
 }
 
-const PURPOSE: Purpose = Purpose {
+pub(super) const PURPOSE: Purpose = Purpose {
     answer: "what became of the keys",
     does: "changes keys",
     if_absent: "update it: its version has no key verbs",

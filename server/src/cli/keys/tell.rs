@@ -32,12 +32,11 @@ fn told(answer: &Value) -> String {
     let dry = if answer["dry_run"] == true { ", nothing was done" } else { "" };
     // What was not written has no id by which it could be found.
     let change = answer["change_id"].as_str().map(|_| format!(" (change {})", text(&answer["change_id"])));
-    let mut out = format!(
-        "{}{again}{dry}: the ring is at revision {}{}\n",
-        text(&answer["verb"]),
-        answer["revision"],
-        change.unwrap_or_default(),
-    );
+    let ring = match answer["incarnation"].as_u64() {
+        Some(0) => "the keys are bare".to_owned(),
+        _ => format!("the ring is at revision {}", answer["revision"]),
+    };
+    let mut out = format!("{}{again}{dry}: {ring}{}\n", text(&answer["verb"]), change.unwrap_or_default());
     if !list(&answer["changes"]).is_empty() {
         out.push_str(&format!("{}\n", changes(answer)));
     }

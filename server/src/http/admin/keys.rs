@@ -67,11 +67,7 @@ pub(super) async fn change(
         }
         Ok(done)
     };
-    let outcome = timeout(DEADLINE, carried_out).await.unwrap_or_else(|_| {
-        let words = "it took too long, and may have been done: ask again with the same change_id";
-        Err(ApiError::unavailable(words, Duration::from_secs(1)))
-    });
-    match outcome {
+    match timeout(DEADLINE, carried_out).await.unwrap_or_else(|_| Err(too_late())) {
         Ok(done) => {
             write_down(&caller, &done);
             answer(&key_answers::of_done(&done))
@@ -113,27 +109,19 @@ fn write_down(caller: &Caller, done: &Done) {
     );
 }
 
-fn answer(body: &Value) -> Response {
+pub(super) fn too_late() -> ApiError {
+    let words = "it took too long, and may have been done: ask again with the same change_id";
+    ApiError::unavailable(words, Duration::from_secs(1))
+}
+
+pub(super) fn answer(body: &Value) -> Response {
     let mut body = body.clone();
     body.sort_all_objects();
     ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], body.to_string()).into_response()
 }
 
 async fn order(verb: &str, caller: &Caller, request: Request) -> Result<Order, ApiError> {
-    let key = idempotency_key(request.headers())?;
-    let body = body::json(request).await?;
-    let mut members = if body.is_empty() {
-        Map::new()
-    } else {
-        json::parse_object(&body).map_err(|error| ApiError::invalid(error.to_string()))?
-    };
-    let named = take_text(&mut members, "change_id")?;
-    let change_id = match (named.as_deref().map(|text| uuid("change_id", text)).transpose()?, key) {
-        (Some(named), Some(key)) if named != key => {
-            return Err(ApiError::invalid("change_id and Idempotency-Key name two changes"));
-        }
-        (named, key) => named.or(key).unwrap_or_else(Uuid::new_v4),
-    };
+    let (mut members, change_id) = asked(request).await?;
     let order = Order {
         change_id,
         actor: caller.to_string(),
@@ -142,8 +130,32 @@ async fn order(verb: &str, caller: &Caller, request: Request) -> Result<Order, A
         dry_run: flag(&mut members, "dry_run")?,
         request: of_verb(verb, &mut members)?,
     };
+    no_more(verb, &members)?;
+    Ok(order)
+}
+
+/// What is asked for, and under which id.
+pub(super) async fn asked(request: Request) -> Result<(Map<String, Value>, Uuid), ApiError> {
+    let key = idempotency_key(request.headers())?;
+    let body = body::json(request).await?;
+    let mut members = if body.is_empty() {
+        Map::new()
+    } else {
+        json::parse_object(&body).map_err(|error| ApiError::invalid(error.to_string()))?
+    };
+    let named = take_text(&mut members, "change_id")?;
+    match (named.as_deref().map(|text| uuid("change_id", text)).transpose()?, key) {
+        (Some(named), Some(key)) if named != key => {
+            Err(ApiError::invalid("change_id and Idempotency-Key name two changes"))
+        }
+        (named, key) => Ok((members, named.or(key).unwrap_or_else(Uuid::new_v4))),
+    }
+}
+
+/// Refuses what is left of the members.
+pub(super) fn no_more(verb: &str, members: &Map<String, Value>) -> Result<(), ApiError> {
     match members.keys().next() {
-        None => Ok(order),
+        None => Ok(()),
         Some(unknown) => Err(ApiError::invalid(format!(
             "{verb} has no member {:?}",
             unknown.chars().take(MAX_NAME_SHOWN).collect::<String>()
@@ -207,7 +219,7 @@ fn uuid(name: &str, text: &str) -> Result<Uuid, ApiError> {
     Uuid::try_parse(text).map_err(|_| ApiError::invalid(format!("{name} must be a UUID")))
 }
 
-fn take_text(members: &mut Map<String, Value>, name: &str) -> Result<Option<String>, ApiError> {
+pub(super) fn take_text(members: &mut Map<String, Value>, name: &str) -> Result<Option<String>, ApiError> {
     match members.remove(name) {
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
@@ -226,7 +238,7 @@ fn texts(members: &mut Map<String, Value>, name: &str) -> Result<Vec<String>, Ap
     }
 }
 
-fn flag(members: &mut Map<String, Value>, name: &str) -> Result<bool, ApiError> {
+pub(super) fn flag(members: &mut Map<String, Value>, name: &str) -> Result<bool, ApiError> {
     match members.remove(name) {
         None => Ok(false),
         Some(Value::Bool(flag)) => Ok(flag),
@@ -257,8 +269,8 @@ fn wrong_type(name: &str, wanted: &str) -> ApiError {
 
 const VERBS: [&str; 6] = ["rotate", "activate", "retire", "rollback", "revoke", "adopt"];
 /// An RSA key of 4096 bits can take many seconds to make.
-const DEADLINE: Duration = Duration::from_secs(60);
+pub(super) const DEADLINE: Duration = Duration::from_secs(60);
 /// A look takes milliseconds; the caller waits no longer than ten seconds in all.
 const OWN_LOOK: Duration = Duration::from_secs(5);
-const MAX_REASON_SHOWN: usize = 1024;
+pub(super) const MAX_REASON_SHOWN: usize = 1024;
 const MAX_NAME_SHOWN: usize = 64;
