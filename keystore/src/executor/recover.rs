@@ -146,11 +146,8 @@ impl Executor {
             believe_unsealed: false,
             known: Some(Arc::clone(kept.snapshot())),
         };
-        let (issuer, algorithms, rotation) = (
-            self.options.issuer.clone(),
-            self.options.algorithms.clone(),
-            self.options.rotation.clone(),
-        );
+        let (issuer, algorithms, rotation) =
+            (self.options.issuer.clone(), self.options.algorithms.clone(), self.options.rotation.clone());
         let over = record.revision.clone();
         // A ring that is believed and not served here, for what is configured, is one that others may serve.
         let work = move |entries: &Entries, reading: &Reading<'_>| {
@@ -240,4 +237,5 @@ fn recovered(
 
 /// The kind of its event.
 pub const RECOVERED: &str = "ring.recovered";
-const ALONE: &str = "there is no registry, so whether another replica serves a later revision is not known here";
+const ALONE: &str =
+    "there is no registry, so whether another replica serves a later revision is not known here";

@@ -221,17 +221,6 @@ pub(crate) static PAGES: &[Page] = &[
         ],
     },
     Page {
-        verb: "keys recover",
-        exits: &[
-            DONE,
-            (69, "the replica, its store or the registry does not answer"),
-            (75, "others write there all the time"),
-            (77, "the replica, or its store, does not allow it"),
-            (78, "nothing is lost, the replica keeps nothing or is another one, or a later ring is served elsewhere"),
-        ],
-        examples: &["oneseal keys recover --from-replica ./admin.sock --yes"],
-    },
-    Page {
         verb: "keys export",
         exits: &[
             DONE,
@@ -262,6 +251,20 @@ pub(crate) static PAGES: &[Page] = &[
             "oneseal keys rewrap --config oneseal.toml --kek file:./kek --to-kek file:./new-kek --yes",
             "oneseal keys rewrap --config oneseal.toml --kek file:./new-kek --new-ring-key --yes",
         ],
+    },
+    Page {
+        verb: "keys recover",
+        exits: &[
+            DONE,
+            (69, "the replica, its store or the registry does not answer"),
+            (75, "others write there all the time"),
+            (77, "the replica, or its store, does not allow it"),
+            (
+                78,
+                "nothing is lost, the replica keeps nothing or is another one, or a later ring is served elsewhere",
+            ),
+        ],
+        examples: &["oneseal keys recover --from-replica ./admin.sock --yes"],
     },
     Page {
         verb: "keys new-kek",

@@ -114,7 +114,9 @@ pub enum NotRecovered {
         served: String,
     },
     /// What another replica serves cannot be told.
-    #[error("what replica {instance} serves cannot be told ({why}): stop it, or forget it (`oneseal replicas forget`)")]
+    #[error(
+        "what replica {instance} serves cannot be told ({why}): stop it, or forget it (`oneseal replicas forget`)"
+    )]
     Untold {
         /// Who.
         instance: String,

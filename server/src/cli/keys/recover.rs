@@ -61,7 +61,9 @@ pub(super) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     let has_work = answer["changes"].as_array().is_some_and(|changes| !changes.is_empty());
     if !yes && !dry_run && has_work {
         let found = answer["notes"][0].as_str().unwrap_or_default();
-        let message = format!("nothing was done: {found}. The replica would write its own record there. Say --yes to do it");
+        let message = format!(
+            "nothing was done: {found}. The replica would write its own record there. Say --yes to do it"
+        );
         return Err(Failure::wants_yes(Noun::Keys, message).with_hint(tell::changes(&answer)));
     }
     tell::answer(answer, json)
