@@ -129,6 +129,13 @@ impl ProviderUri {
             Self::Postgres(url) => Ok(Arc::new(url.provider(fleet)?)),
             #[cfg(feature = "aws")]
             Self::Aws(uri) => Ok(Arc::new(uri.provider()?)),
+            #[cfg(not(all(
+                feature = "aws",
+                feature = "file",
+                feature = "inline",
+                feature = "kubernetes",
+                feature = "postgres"
+            )))]
             unavailable => Err(UriError::NotAvailable { scheme: unavailable.scheme() }),
         }
     }

@@ -118,7 +118,10 @@ impl Why {
         }
         match error {
             SdkError::ConstructionFailure(_) => Self::NotSent(causes(error)),
-            SdkError::TimeoutError(_) => Self::Unanswered("nothing came back in time".to_owned()),
+            SdkError::TimeoutError(_) => Self::Unanswered(IN_TIME.to_owned()),
+            SdkError::DispatchFailure(failure) if failure.is_timeout() => {
+                Self::Unanswered(IN_TIME.to_owned())
+            }
             SdkError::DispatchFailure(failure) if failure.is_user() => Self::NotSent(causes(error)),
             SdkError::DispatchFailure(_) => Self::Unanswered(causes(error)),
             SdkError::ServiceError(refused) => {
@@ -240,6 +243,8 @@ impl AwsProvider {
         }
     }
 }
+
+const IN_TIME: &str = "nothing came back in time";
 
 const NOT_FOUND: &str = "ResourceNotFoundException";
 
