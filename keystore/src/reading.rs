@@ -140,12 +140,13 @@ pub(crate) fn place(description: &Description) -> String {
     format!("passphrase ({}:{})", description.kind, description.location)
 }
 
-/// The only entry, or of several the one called `passphrase`.
+/// The only entry, or of several the one called `passphrase`, else `current`, beside which a secret
+/// of AWS keeps its previous value.
 fn only_value(entries: &Entries) -> Option<&[u8]> {
     let mut all = entries.iter();
     match (all.next(), all.next()) {
         (Some((_, value)), None) => Some(value.expose()),
-        _ => entries.get("passphrase").map(|value| value.expose()),
+        _ => entries.get("passphrase").or(entries.get(Entries::CURRENT)).map(|value| value.expose()),
     }
 }
 
@@ -175,5 +176,23 @@ pub(crate) async fn off_worker<T: Send + 'static>(work: impl FnOnce() -> T + Sen
             // The runtime is being shut down, and this future with it.
             Err(_) => std::future::pending().await,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_several_values_the_named_one_counts_or_the_current_one() {
+        let of = |names: &[&str]| {
+            let mut entries = Entries::new();
+            names.iter().for_each(|name| entries.insert(*name, *name));
+            only_value(&entries).map(|value| String::from_utf8_lossy(value).into_owned())
+        };
+        assert_eq!(of(&["any"]).as_deref(), Some("any"));
+        assert_eq!(of(&["current", "previous"]).as_deref(), Some("current"));
+        assert_eq!(of(&["current", "passphrase"]).as_deref(), Some("passphrase"));
+        assert_eq!((of(&["a", "b"]), of(&[])), (None, None));
     }
 }

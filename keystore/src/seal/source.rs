@@ -89,12 +89,13 @@ async fn load_one(provider: &dyn SecretProvider, name: &str) -> Result<Kek, Find
     })
 }
 
-/// The only entry, or of several the one called `kek`, whatever form its name tells.
+/// The only entry, or of several the one called `kek`, else `current`, beside which a secret
+/// of AWS keeps its previous value.
 fn only_value(entries: &Entries) -> Option<&[u8]> {
     let mut all = entries.iter();
     match (all.next(), all.next()) {
         (Some((_, value)), None) => Some(value.expose()),
-        _ => entries.get("kek").map(|value| value.expose()),
+        _ => entries.get("kek").or(entries.get(Entries::CURRENT)).map(|value| value.expose()),
     }
 }
 
@@ -113,3 +114,21 @@ fn place(name: &str, description: &Description) -> String {
 const CURRENT: &str = "kek";
 const WHERE_TO_PUT_A_KEK: &str = "put the KEK there that the ring is sealed under, or correct [kek]; a lost KEK is not \
                                   replaced by a new one";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_several_values_the_named_one_counts_or_the_current_one() {
+        let of = |names: &[&str]| {
+            let mut entries = Entries::new();
+            names.iter().for_each(|name| entries.insert(*name, *name));
+            only_value(&entries).map(|value| String::from_utf8_lossy(value).into_owned())
+        };
+        assert_eq!(of(&["any"]).as_deref(), Some("any"));
+        assert_eq!(of(&["current", "previous"]).as_deref(), Some("current"));
+        assert_eq!(of(&["current", "kek"]).as_deref(), Some("kek"));
+        assert_eq!((of(&["a", "b"]), of(&[])), (None, None));
+    }
+}
