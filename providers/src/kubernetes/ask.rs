@@ -60,10 +60,10 @@ impl Ask {
         Self { verb: Verb::Get, query: String::new(), body: Zeroizing::default() }
     }
 
-    /// Metadata alone, from now on, for `seconds`.
+    /// Metadata alone, of what is there and of what comes, for `seconds`.
     pub(super) fn watch(name: &str, seconds: u64) -> Self {
         let query = format!(
-            "watch=1&allowWatchBookmarks=true&fieldSelector=metadata.name%3D{name}&timeoutSeconds={seconds}"
+            "watch=1&resourceVersion=0&fieldSelector=metadata.name%3D{name}&timeoutSeconds={seconds}"
         );
         Self { verb: Verb::Watch, query, body: Zeroizing::default() }
     }

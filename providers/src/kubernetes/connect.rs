@@ -268,6 +268,8 @@ fn client(config: &Config, timeout: Duration) -> Result<Client, Unusable> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
+    // A watch is quiet for minutes, and its other end may go without a word.
+    tcp.set_keepalive(Some(KEEPALIVE));
     tcp.set_connect_timeout(Some(timeout));
     let connector = config.rustls_https_connector_with_connector(tcp).map_err(|error| unfit(&error))?;
     let http = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
@@ -308,8 +310,9 @@ pub(super) fn credentials(error: &kube::client::AuthError) -> String {
         AuthError::AuthExecStart(error) => {
             format!("the credential plugin of the kubeconfig does not start: {error}")
         }
-        AuthError::AuthExecRun { cmd, out } => {
-            format!("the credential plugin `{cmd}` of the kubeconfig failed ({})", out.status)
+        // Neither its arguments nor what it has printed.
+        AuthError::AuthExecRun { out, .. } => {
+            format!("the credential plugin of the kubeconfig failed ({})", out.status)
         }
         _ => "the kubeconfig gives no credentials that can be used here".to_owned(),
     }
@@ -326,5 +329,7 @@ const CERTIFICATE_MARGIN_S: i64 = 60;
 
 /// Connections that are not used for as long are closed: longer than the poll, so that it keeps its own.
 const IDLE: Duration = Duration::from_secs(60);
+
+const KEEPALIVE: Duration = Duration::from_secs(30);
 
 static NUMBER: AtomicU64 = AtomicU64::new(0);

@@ -1,12 +1,18 @@
 //! What a watch tells: one JSON object a line, for as long as the connection lasts.
 //!
-//! A watch begins with what is there, so that nothing is missed between two of them; that it is told again is no change.
+//! A watch begins with what is there (`resourceVersion=0`), so that nothing is missed between two of them; that it is told
+//! again is no change. What the server has at hand for that may be a little old, and what came later follows.
+//!
+//! Bookmarks, by which a server says that it lives, are not asked for: with a beginning of this kind a server on an etcd
+//! before 3.4.25 refuses them. So a watch that has gone silent looks like a quiet one. It costs no more than a delay,
+//! since the Secret is read at every refresh all the same, and it ends with the watch's life.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::BodyExt;
 use kube::client::Body;
+use oneseal_coordination::{Clock, SystemClock};
 use serde::Deserialize;
 use tokio::sync::watch;
 use tokio::time;
@@ -33,7 +39,7 @@ enum End {
     Ended,
     /// The server says that it cannot go on, such as 410: what it would have to go on from is gone.
     Failed(i32),
-    /// Nothing came, not even a bookmark.
+    /// Its time is over, and the server has not ended it.
     Silent,
     /// The connection broke, or what came is no watch.
     Broken,
@@ -46,11 +52,15 @@ impl Watcher {
         loop {
             match self.begin().await {
                 Ok(body) => {
+                    let (life, begun) = (self.place.options.watch, SystemClock.boot());
                     self.turn(true);
-                    let end = self.hear(body).await;
+                    let end = time::timeout(life.mul_f64(1.2) + GRACE, self.hear(body)).await;
                     self.turn(false);
+                    let end = end.unwrap_or(End::Silent);
                     tracing::debug!(?end, "the watch of the Secret is over; another one is begun");
-                    pause = if end == End::Ended { FIRST_PAUSE } else { longer(pause) };
+                    // Whoever ends it at once each time is not asked faster and faster.
+                    let has_lived = SystemClock.boot().since(begun) >= life / 10;
+                    pause = if has_lived { FIRST_PAUSE } else { longer(pause) };
                 }
                 Err(error) if error.kind() == ErrorKind::Denied => {
                     tracing::warn!(%error, "the Secret cannot be watched; it is read now and then");
@@ -67,7 +77,7 @@ impl Watcher {
 
     async fn begin(&self) -> Result<Body, ProviderError> {
         // Replicas that began together do not begin again together.
-        let seconds = with_jitter(LIFE).as_secs();
+        let seconds = with_jitter(self.place.options.watch).as_secs().max(1);
         let ask = Ask::watch(&self.place.options.name, seconds);
         self.place.follow(&ask).await.map_err(|trouble: Trouble| self.place.told(Verb::Watch, trouble))
     }
@@ -76,10 +86,7 @@ impl Watcher {
     async fn hear(&self, mut body: Body) -> End {
         let mut line = Zeroizing::new(Vec::with_capacity(4096));
         loop {
-            let Ok(frame) = time::timeout(self.place.options.silence, body.frame()).await else {
-                return End::Silent;
-            };
-            let data = match frame {
+            let data = match body.frame().await {
                 None => return End::Ended,
                 Some(Err(_)) => return End::Broken,
                 Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
@@ -113,7 +120,6 @@ impl Watcher {
                 self.heard.send_modify(|heard| heard.hints += 1);
             }
             "DELETED" if is_ours => self.heard.send_modify(|heard| heard.hints += 1),
-            // Bookmarks say that it lives.
             _ => {}
         }
         None
@@ -152,10 +158,10 @@ struct Metadata {
     resource_version: String,
 }
 
-/// How long one watch is to last: as long as other clients ask for.
-const LIFE: Duration = Duration::from_secs(450);
+/// On top of its life: for the server to end it.
+const GRACE: Duration = Duration::from_secs(1);
 /// Before the next one is begun: at first, at most, and where RBAC stands in between, which changes seldom.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 const DENIED_PAUSE: Duration = Duration::from_secs(600);
 /// Metadata may hold a copy of the whole Secret, as `kubectl apply` leaves one.

@@ -44,7 +44,7 @@ mod write;
 use std::fmt;
 use std::sync::Arc;
 
-pub use options::{DEFAULT_POLL, DEFAULT_SILENCE, DEFAULT_TIMEOUT, KubernetesOptions};
+pub use options::{DEFAULT_POLL, DEFAULT_TIMEOUT, DEFAULT_WATCH, KubernetesOptions};
 
 use crate::{BoxFuture, Change, Description, Entries, ProviderError, Record, Revision, SecretProvider};
 use connect::Place;

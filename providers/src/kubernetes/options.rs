@@ -10,8 +10,8 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 /// the two do not add up.
 pub const DEFAULT_POLL: Duration = Duration::from_secs(20);
 
-/// How long a watch may say nothing before it is taken for dead. An API server sends a bookmark about once a minute.
-pub const DEFAULT_SILENCE: Duration = Duration::from_secs(150);
+/// How long one watch lasts: as long as other clients ask for.
+pub const DEFAULT_WATCH: Duration = Duration::from_secs(450);
 
 /// Polling faster than this would be a load on the API server.
 const FASTEST_POLL: Duration = Duration::from_millis(50);
@@ -20,7 +20,7 @@ const FASTEST_POLL: Duration = Duration::from_millis(50);
 ///
 /// # Defaults
 /// The namespace and the credentials are those that `kubectl` would use: `$KUBECONFIG` or `~/.kube/config` if there is
-/// one, else the pod's own service account. Times: [`DEFAULT_TIMEOUT`], [`DEFAULT_POLL`], [`DEFAULT_SILENCE`].
+/// one, else the pod's own service account. Times: [`DEFAULT_TIMEOUT`], [`DEFAULT_POLL`], [`DEFAULT_WATCH`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KubernetesOptions {
@@ -36,8 +36,9 @@ pub struct KubernetesOptions {
     pub timeout: Duration,
     /// How often to read although no hint came, give or take a tenth.
     pub poll: Duration,
-    /// How long a watch may say nothing before another one is begun.
-    pub silence: Duration,
+    /// How long one watch lasts before the next one is begun, give or take a tenth; one that has gone silent is over by
+    /// then.
+    pub watch: Duration,
 }
 
 impl KubernetesOptions {
@@ -50,7 +51,7 @@ impl KubernetesOptions {
             context: None,
             timeout: DEFAULT_TIMEOUT,
             poll: DEFAULT_POLL,
-            silence: DEFAULT_SILENCE,
+            watch: DEFAULT_WATCH,
         }
     }
 
@@ -89,10 +90,10 @@ impl KubernetesOptions {
         self
     }
 
-    /// How long a watch may say nothing before another one is begun.
+    /// How long one watch lasts before the next one is begun, give or take a tenth.
     #[must_use]
-    pub fn silence(mut self, silence: Duration) -> Self {
-        self.silence = silence;
+    pub fn watch_for(mut self, life: Duration) -> Self {
+        self.watch = life;
         self
     }
 }

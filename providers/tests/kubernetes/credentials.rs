@@ -144,7 +144,10 @@ fn a_credential_plugin_brings_the_token_and_what_it_prints_is_not_repeated() {
     );
     block_on(KubernetesProvider::new(plugin(&credential)).unwrap().load()).unwrap();
     for (script, told) in [
-        ("echo canary; echo canary >&2; exit 3", "`sh` of the kubeconfig failed (exit status: 3)"),
+        (
+            "echo canary; echo canary >&2; exit 3",
+            "the credential plugin of the kubeconfig failed (exit status: 3)",
+        ),
         ("echo canary", "gives no credentials that can be used"),
     ] {
         let refused = block_on(KubernetesProvider::new(plugin(script)).unwrap().load()).unwrap_err();

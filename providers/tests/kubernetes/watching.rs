@@ -45,6 +45,14 @@ fn what_is_deleted_wakes_and_so_does_what_comes_in_its_place() {
     let provider = tenant.provider();
     block_on(async {
         let at = provider.load().await.unwrap().revision;
+        // Only a watch that has begun can tell that something went.
+        let waiting = provider.changed(&at);
+        let watched = async {
+            drop(
+                server.wait_for_audited("a watch", |line| line.user == tenant.user() && line.verb == "watch"),
+            );
+        };
+        futures_util::future::select(waiting, std::pin::pin!(watched)).await;
         let gone = async {
             loop {
                 provider.changed(&at).await;
@@ -71,7 +79,7 @@ fn a_watch_that_ends_fails_or_talks_nonsense_is_begun_again_and_misses_nothing()
     tenant.make("Opaque", &[("keyring.json", b"{}")]);
     let gateway = server.gateway();
     let options = tenant.by(&gateway.kubeconfig(&tenant.token())).poll_every(NO_POLL);
-    let provider = KubernetesProvider::new(options.silence(Duration::from_millis(300))).unwrap();
+    let provider = KubernetesProvider::new(options.watch_for(Duration::from_millis(300))).unwrap();
     let told = |body: &str| Meddling::Answer {
         status: 200,
         headers: vec![("content-type", "application/json")],
