@@ -45,6 +45,7 @@ pub struct Builder {
     admin_audiences: Vec<Audience>,
     algorithms: Vec<Algorithm>,
     rotation: Rotation,
+    max_lag: Duration,
     allow_key_replacement: bool,
     passphrase: Option<Arc<dyn SecretProvider>>,
     member: Option<String>,
@@ -67,6 +68,7 @@ impl Builder {
             admin_audiences: Vec::new(),
             algorithms: vec![Algorithm::Rs256],
             rotation: Rotation::default(),
+            max_lag: Duration::ZERO,
             allow_key_replacement: false,
             passphrase: None,
             member: None,
@@ -115,6 +117,14 @@ impl Builder {
     /// The times for bare keys. A ring document brings its own.
     pub fn rotation(mut self, rotation: Rotation) -> Self {
         self.rotation = rotation;
+        self
+    }
+
+    /// How much older than its source what the provider gives may be, in whole seconds, as
+    /// [`KeystoreOptions::max_lag`](oneseal_keystore::KeystoreOptions::max_lag) has it: kubelet's copy of a Secret in a volume,
+    /// for example.
+    pub fn max_lag(mut self, max_lag: Duration) -> Self {
+        self.max_lag = max_lag;
         self
     }
 
@@ -267,6 +277,7 @@ impl Builder {
             options.algorithms.clone_from(&self.algorithms);
         }
         options.rotation = self.rotation.clone();
+        options.max_lag = self.max_lag;
         options.allow_key_replacement = self.allow_key_replacement;
         options.passphrase.clone_from(&self.passphrase);
         options.member.clone_from(&self.member);

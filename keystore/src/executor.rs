@@ -255,7 +255,11 @@ impl Executor {
             Observed::Fleet(fleet) => (Observation::Fleet(fleet), fleet.now),
             Observed::Nobody => (Observation::Nobody { is_accepted }, self.clock.wall()),
         };
-        Conditions::new(state, observation, Some(&self.options.rotation), &self.options.algorithms, now)
+        let options = &self.options;
+        let mut conditions =
+            Conditions::new(state, observation, Some(&options.rotation), &options.algorithms, now);
+        conditions.floors = conditions.floors.lagging(options.max_lag);
+        conditions
     }
 
     /// The fleet, and then the ring: whatever a replica has told that it serves was in the store before, and one that

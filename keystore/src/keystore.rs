@@ -40,6 +40,10 @@ pub struct KeystoreOptions {
     pub algorithms: Vec<Algorithm>,
     /// The times for bare keys; a ring document brings its own.
     pub rotation: Rotation,
+    /// How much older than its source what the provider gives may be, in whole seconds: kubelet's copy of a Secret in a
+    /// volume, a sidecar's or a mirror's. What is read just now may be that old, so it is taken off the staleness limit,
+    /// and replicas that nobody sees are waited for that much longer. Default: zero, the provider gives what is there.
+    pub max_lag: Duration,
     /// Accept a key set that shares no key with the one served: once, by hand. Breaks every token in use, so it is
     /// spent with the first such set.
     pub allow_key_replacement: bool,
@@ -69,6 +73,7 @@ impl KeystoreOptions {
             issuer,
             algorithms: vec![Algorithm::Rs256],
             rotation: Rotation::default(),
+            max_lag: Duration::ZERO,
             allow_key_replacement: false,
             passphrase: None,
             member: None,
@@ -114,6 +119,8 @@ struct Shared {
     clock: Arc<dyn Clock>,
     /// Boot time of the last good look, in milliseconds.
     fresh_at_ms: AtomicU64,
+    /// How much older than that what was seen may have been.
+    max_lag: Duration,
     is_static: bool,
     refreshes_ok: AtomicU64,
     refreshes_failed: AtomicU64,
@@ -151,7 +158,7 @@ impl Shared {
 
     fn freshness(&self) -> Freshness {
         let fresh_at = BootTime(Duration::from_millis(self.fresh_at_ms.load(Ordering::Acquire)));
-        let limit = self.snapshot.load().rotation().staleness_limit();
+        let limit = self.snapshot.load().rotation().staleness_limit().saturating_sub(self.max_lag);
         Freshness { age: self.clock.boot().since(fresh_at), limit: (!self.is_static).then_some(limit) }
     }
 }
@@ -162,7 +169,8 @@ impl Shared {
 pub struct Freshness {
     /// Time since the last good look at the provider began.
     pub age: Duration,
-    /// Past this, minting stops; `None` for providers that are read once.
+    /// Past this, minting stops: the staleness limit, less what the provider may lag behind. `None` for providers that
+    /// are read once.
     pub limit: Option<Duration>,
 }
 
@@ -232,6 +240,7 @@ impl Keystore {
             kept: ArcSwapOption::empty(),
             clock,
             fresh_at_ms: AtomicU64::new(millis(asked_at)),
+            max_lag: options.max_lag,
             is_static: description.is_static,
             refreshes_ok: AtomicU64::new(1),
             refreshes_failed: AtomicU64::new(0),
@@ -357,11 +366,17 @@ async fn build(
     };
     let (issuer, algorithms, rotation) =
         (options.issuer.clone(), options.algorithms.clone(), options.rotation.clone());
+    let max_lag = if description.is_static { Duration::ZERO } else { options.max_lag };
     let work = move |entries: &Entries, reading: &Reading<'_>| {
         let (ring, notes) = ring::read_with(entries, &issuer, reading).map_err(&located)?;
         let mut notes = located(notes);
         let (snapshot, found) = Snapshot::build(ring, &algorithms, &rotation)?;
         notes.extend(found);
+        let of_lag = snapshot.rotation().check_lag(max_lag, "provider.max_lag");
+        if of_lag.has_errors() {
+            notes.extend(of_lag);
+            return Err(notes);
+        }
         Ok((snapshot, notes))
     };
     reading::read(record, opening, work).await

@@ -281,6 +281,39 @@ async fn an_outage_ages_what_is_served_and_never_changes_it() {
 }
 
 #[tokio::test]
+async fn a_copy_that_may_lag_ends_minting_that_much_sooner_and_holds_a_new_key_back_that_much_longer() {
+    let mut lagging = options();
+    lagging.max_lag = Duration::from_secs(150);
+    let mut live = Live::open_with(entries(&[("current.EdDSA", ED25519)]), lagging.clone()).await;
+    assert_eq!(live.keystore.freshness().limit, Some(Duration::from_secs(3600 - 150)));
+    let old = live.keystore.snapshot().signer(Algorithm::EdDsa).unwrap().kid().clone();
+    let swapped = [("current.EdDSA", OTHER_ED25519), ("previous.EdDSA", ED25519)];
+    live.provider.set(entries(&swapped));
+    let held = live.swap().await;
+    live.clock.advance(held.rotation().propagation() + Duration::from_secs(149));
+    live.provider.set(entries(&[swapped[0], swapped[1], ("next", P256)]));
+    assert_eq!(
+        live.swap().await.signer(Algorithm::EdDsa).unwrap().kid(),
+        &old,
+        "some replica may not have it"
+    );
+    live.clock.advance(Duration::from_secs(1));
+    live.provider.set(entries(&swapped));
+    wait_for(|| (live.keystore.snapshot().signer(Algorithm::EdDsa)?.kid() != &old).then_some(())).await;
+    live.close().await;
+
+    // Nothing would be minted between two looks.
+    lagging.max_lag = Duration::from_secs(3600);
+    let provider = Arc::new(MemoryProvider::with(entries(&[("current", ED25519)])));
+    let found = Keystore::open(provider, lagging, Arc::new(FixedClock::at(UnixTime(0)))).await.unwrap_err();
+    assert_eq!(names(&found).last(), Some(&"config.inequality"), "{found}");
+    assert!(
+        found.to_string().contains("provider.max_lag") && found.to_string().contains("3655 s"),
+        "{found}"
+    );
+}
+
+#[tokio::test]
 async fn a_refused_record_is_told_apart_from_a_silent_provider_until_it_is_put_right() {
     let live = Live::open(entries(&[("current", ED25519)])).await;
     assert!(live.keystore.refusal().is_none());

@@ -255,6 +255,32 @@ fn within_kubelet_layout_a_wide_mode_is_an_advice() {
     }
 }
 
+/// A projected path may have several parts, and then a directory of the volume holds the keys.
+#[test]
+fn a_directory_within_kubelet_layout_is_judged_as_the_volume_is_and_not_written() {
+    let volume = temp_dir();
+    kubelet_update(volume.path(), &Entries::single("keys/signing/current.pem", "key"), 0o440);
+    for place in ["keys/signing", "keys/signing/current.pem", "..data/keys/signing"] {
+        let provider = FileProvider::new(volume.path().join(place));
+        let record = block_on(provider.load()).unwrap();
+        assert_eq!(record.entries.iter().next().unwrap().1.expose(), b"key");
+        let description = provider.describe();
+        assert!(!description.writable && description.advice.is_empty(), "{description:?}");
+        let write = provider.replace(
+            &record.revision,
+            Entries::single("current.pem", "x"),
+            common::change(uuid::Uuid::new_v4()),
+        );
+        assert_eq!(block_on(write).unwrap_err().kind(), ErrorKind::ReadOnly, "{place}");
+    }
+    kubelet_update(volume.path(), &Entries::single("keys/signing/current.pem", "key"), 0o644);
+    let advice = FileProvider::new(volume.path().join("keys/signing")).describe().advice;
+    assert!(matches!(&*advice, [Advice::WorldReadable { mode: 0o644, .. }]), "{advice:?}");
+    // The same outside of such a layout.
+    write(&volume.path().join("plain.pem"), "key", 0o440);
+    assert_refused(volume.path().join("plain.pem"), ErrorKind::Exposed, "0440");
+}
+
 #[test]
 fn a_file_of_a_kubelet_volume_is_not_written() {
     let volume = temp_dir();

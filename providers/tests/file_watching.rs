@@ -32,15 +32,20 @@ async fn wakes(provider: &FileProvider, known: &Revision) -> Revision {
 #[test]
 fn five_kubelet_updates_in_a_row_are_all_noticed() {
     let volume = temp_dir();
-    kubelet_update(volume.path(), &Entries::single("current.pem", "key 0"), 0o440);
-    for provider in [watched(volume.path()), watched(volume.path().join("current.pem"))] {
+    let update = |text: &str| {
+        let mut entries = Entries::single("current.pem", text);
+        // As a projected volume has it.
+        entries.insert("keys/current.pem", text);
+        kubelet_update(volume.path(), &entries, 0o440);
+    };
+    update("key 0");
+    for place in ["", "current.pem", "keys", "keys/current.pem"] {
+        let provider = watched(volume.path().join(place));
         block_on(async {
             let mut known = provider.load().await.unwrap().revision;
             for number in 1..=5 {
                 let text = format!("{} {number}", provider.path().display());
-                let (seen, ()) = tokio::join!(wakes(&provider, &known), async {
-                    kubelet_update(volume.path(), &Entries::single("current.pem", text.as_str()), 0o440);
-                });
+                let (seen, ()) = tokio::join!(wakes(&provider, &known), async { update(&text) });
                 let record = provider.load().await.unwrap();
                 assert_eq!(record.entries.iter().next().unwrap().1.expose(), text.as_bytes());
                 known = seen;

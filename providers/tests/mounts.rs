@@ -81,10 +81,19 @@ impl Key {
 
     /// In a volume with kubelet's layout, whose directory anyone may enter.
     fn write_volume(self, volume: &Path) -> PathBuf {
+        self.write_as(volume, "current.pem")
+    }
+
+    /// In one whose key has a path of two parts.
+    fn write_projected(self, volume: &Path) -> PathBuf {
+        self.write_as(volume, "keys/current.pem")
+    }
+
+    fn write_as(self, volume: &Path, name: &str) -> PathBuf {
         fs::create_dir_all(volume).unwrap();
         fs::set_permissions(volume, Permissions::from_mode(0o1777)).unwrap();
-        kubelet_update(volume, &Entries::single("current.pem", "key"), self.mode);
-        let file = fs::canonicalize(volume.join("current.pem")).unwrap();
+        kubelet_update(volume, &Entries::single(name, "key"), self.mode);
+        let file = fs::canonicalize(volume.join(name)).unwrap();
         self.own(&file);
         file
     }
@@ -205,6 +214,31 @@ const PLACES: &[Place] = &[
             fs::write(&point, "").unwrap();
             bind(&source, &point, &["-o", "ro"]);
             point
+        },
+        owned_by: OwnedBy::RootAndReadersGroup,
+        ..PLAIN
+    },
+    Place {
+        name: "a directory of a projected volume (`keys/current.pem`)",
+        prepare: |base| mount(&["-t", "tmpfs", "tmpfs"], &base.join("memory")),
+        put: |base, key| {
+            let volume = base.join("memory").join(key.name());
+            key.write_projected(&volume);
+            let view = base.join("secrets").join(key.name());
+            bind(&volume, &view, &["-o", "ro"]);
+            view.join("keys")
+        },
+        owned_by: OwnedBy::RootAndReadersGroup,
+        ..PLAIN
+    },
+    Place {
+        name: "the same directory, by `subPath`",
+        prepare: |base| mount(&["-t", "tmpfs", "tmpfs"], &base.join("memory")),
+        put: |base, key| {
+            let source = key.write_projected(&base.join("memory").join(key.name()));
+            let view = base.join("single").join(key.name());
+            bind(source.parent().unwrap(), &view, &["-o", "ro"]);
+            view
         },
         owned_by: OwnedBy::RootAndReadersGroup,
         ..PLAIN

@@ -56,7 +56,7 @@ pub(crate) fn key_only(
     if let Some(pin) = &unlocking.sealing.pin {
         builder = builder.pin(pin.clone());
     }
-    builder.mode(unlocking.sealing.mode).algorithms(algorithms.iter().copied())
+    builder.max_lag(unlocking.max_lag).mode(unlocking.sealing.mode).algorithms(algorithms.iter().copied())
 }
 
 /// The providers of the key-encryption keys, the current one first.
@@ -109,6 +109,7 @@ pub(crate) fn executor(config: &Config, fleet: Option<Arc<dyn Observer>>) -> Exe
     options.rotation.clone_from(&config.settings.rotation);
     options.passphrase = passphrase(&config.unlocking);
     options.member.clone_from(&config.unlocking.member);
+    options.max_lag = config.unlocking.max_lag;
     options.keks = keks(&config.unlocking.sealing);
     options.pin.clone_from(&config.unlocking.sealing.pin);
     options.mode = config.unlocking.sealing.mode;

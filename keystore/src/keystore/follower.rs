@@ -199,7 +199,7 @@ impl Follower {
                 self.serve(snapshot, hold, on_swap);
             }
             Verdict::ServeSigningOn(kids) => {
-                let span = snapshot.rotation().propagation();
+                let span = snapshot.rotation().propagation() + self.options.max_lag;
                 tracing::error!(
                     code = RING_ACTIVATED_UNPUBLISHED.name,
                     signing_on = join(&kids),

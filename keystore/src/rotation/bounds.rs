@@ -1,5 +1,7 @@
 //! Whether the times agree with each other: each violation with its knob and the smallest value that would do.
 
+use std::time::Duration;
+
 use super::{DAY, HOUR, INEQUALITY, MINUTE, PROVIDER_TIMEOUT, Rotation};
 use crate::Findings;
 
@@ -25,9 +27,35 @@ impl Rotation {
         findings
     }
 
+    /// Checks that a copy of the ring which is up to `max_lag` older than the ring leaves time to mint: what was read just
+    /// now counts as that old.
+    pub fn check_lag(&self, max_lag: Duration, place: &str) -> Findings {
+        let (lag, limit) = (max_lag.as_secs(), self.staleness_limit_s);
+        let looks = self.staleness_floor_s();
+        let mut findings = Findings::new();
+        if lag > 0 && looks.saturating_add(lag) > limit {
+            let least = looks.saturating_add(lag);
+            findings.push(
+                &INEQUALITY,
+                place,
+                format!(
+                    "{lag} s, but it must be at most {} s: staleness_limit ({limit} s) less 3 x refresh and the provider's \
+                     time-out, or no token would be minted; with a staleness_limit of {least} s it would do",
+                    limit.saturating_sub(looks)
+                ),
+            );
+        }
+        findings
+    }
+
+    /// The least staleness limit of who reads the ring itself: three looks, the last of which takes as long as it may.
+    fn staleness_floor_s(&self) -> u64 {
+        self.refresh_s.saturating_mul(3).saturating_add(PROVIDER_TIMEOUT.as_secs())
+    }
+
     fn bounds(&self) -> Vec<Bound> {
         let bound = |knob, value, least, most, why| Bound { knob, value, least, most, why };
-        let staleness = self.refresh_s.saturating_mul(3).saturating_add(PROVIDER_TIMEOUT.as_secs());
+        let staleness = self.staleness_floor_s();
         let removal = self.removal_s(self.max_token_ttl_s);
         let mut bounds = vec![
             bound("refresh", self.refresh_s, 1, DAY, "a replica must notice a changed key"),
@@ -158,6 +186,21 @@ mod tests {
             assert_eq!(places, [format!("rotation.{knob}")], "{findings}");
             assert!(findings.to_string().contains(range), "{findings}");
         }
+    }
+
+    #[test]
+    fn a_lag_leaves_three_looks_of_the_staleness_limit_or_is_refused_with_what_would_do() {
+        let found = |limit, lag| {
+            let times = Rotation { staleness_limit_s: limit, ..Rotation::default() };
+            times.check_lag(Duration::from_secs(lag), "provider.max_lag")
+        };
+        assert!(found(3600, 150).is_empty() && found(205, 150).is_empty() && found(55, 0).is_empty());
+        let findings = found(204, 150);
+        let told = findings.to_string();
+        assert!(
+            told.contains("provider.max_lag") && told.contains("at most 149 s") && told.contains("205 s"),
+            "{told}"
+        );
     }
 
     #[test]

@@ -62,6 +62,18 @@ impl Floors {
         }
     }
 
+    /// Where replicas read a copy that may be `max_lag` older than the ring: those that nobody sees answer with the set
+    /// before for that much longer, and an emergency's second commit does not overtake its first on the way.
+    #[must_use]
+    pub fn lagging(self, max_lag: Duration) -> Self {
+        let max_lag_s = max_lag.as_secs();
+        Self {
+            blind_s: self.blind_s.saturating_add(max_lag_s),
+            emergency_wait_s: self.emergency_wait_s.max(max_lag_s),
+            ..self
+        }
+    }
+
     /// From retiring to removal, for a key whose tokens live `ttl_high_water_s` at most.
     pub fn removal(&self, ttl_high_water_s: u64) -> Duration {
         Duration::from_secs(self.afterlife_s.saturating_add(ttl_high_water_s))
@@ -157,6 +169,16 @@ mod tests {
             floors.activation(T, T, 600),
             (after(603), Cost { knob: "rotation.jwks_max_age", seconds: 600 })
         );
+    }
+
+    #[test]
+    fn a_copy_that_lags_is_waited_for_and_takes_nothing_off_what_follows() {
+        let lab = Floors::of(&Rotation::lab());
+        let lagging = lab.clone().lagging(Duration::from_secs(150));
+        assert_eq!((lagging.blind_s, lagging.emergency_wait_s), (lab.blind_s + 150, 150));
+        assert_eq!(lab.clone().lagging(Duration::from_secs(1)).emergency_wait_s, lab.emergency_wait_s);
+        let same = Floors { blind_s: lab.blind_s, emergency_wait_s: lab.emergency_wait_s, ..lagging };
+        assert_eq!(same, lab);
     }
 
     #[test]

@@ -49,6 +49,25 @@ async fn a_rotation_by_hand_keeps_every_floor_and_names_what_costs_most() {
     assert_eq!(bench.refused(due()).await.code(), "keys.nothing_to_do");
 }
 
+/// What kubelet has not copied yet is what a replica that reads a volume answers with.
+#[tokio::test]
+async fn replicas_that_read_a_copy_are_waited_for_as_long_as_it_may_lag() {
+    let mut bench = Bench::new(Rotation::lab()).await;
+    let mut options = super::options(Rotation::lab());
+    options.max_lag = std::time::Duration::from_secs(150);
+    let nobody = std::sync::Arc::new(super::NoRegistry);
+    bench.executor = Executor::new(bench.provider.clone(), options, nobody, bench.clock.clone());
+    bench.order(rotate()).await.unwrap();
+    // A refresh, the skew and the lag, then H + C, and the second that was cut off.
+    assert_eq!(until(&bench.refused(activate()).await), 1 + 1 + 150 + 2 + 2 + 1);
+    bench.pass(157);
+    bench.order(activate()).await.unwrap();
+    // The second commit of an emergency comes no sooner than the first is everywhere.
+    bench.order(revoke()).await.unwrap();
+    let burned = bench.now();
+    assert!(until(&bench.refused(activate()).await) >= burned + 150);
+}
+
 #[tokio::test]
 async fn without_a_registry_time_alone_must_be_accepted() {
     let bench = Bench::new(Rotation::lab()).await;

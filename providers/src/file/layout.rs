@@ -28,6 +28,8 @@ pub(super) enum Layout {
     KubeletFile,
     /// A directory with a `..data` link.
     Unit,
+    /// A directory within kubelet's layout, reached as such: what a projected volume with `keys/current.pem` has at `keys`.
+    KubeletDirectory,
     /// A directory without entries.
     Empty,
     /// A directory whose only entry is `keyring.json`.
@@ -39,7 +41,7 @@ pub(super) enum Layout {
 impl Layout {
     /// Whether this layout is one that is written.
     pub(super) fn is_writable(self) -> bool {
-        !matches!(self, Self::KubeletFile | Self::Flat)
+        !matches!(self, Self::KubeletFile | Self::KubeletDirectory | Self::Flat)
     }
 }
 
@@ -51,28 +53,32 @@ pub(super) fn inspect(path: &Path) -> io::Result<Layout> {
         Err(error) => return Err(error),
     };
     if !found.is_dir() {
-        return Ok(if is_kubelets_file(path) { Layout::KubeletFile } else { Layout::File });
+        return Ok(if is_kubelets(path) { Layout::KubeletFile } else { Layout::File });
     }
     if is_link(&path.join(DATA_LINK)) {
         return Ok(Layout::Unit);
     }
+    if is_kubelets(path) {
+        return Ok(Layout::KubeletDirectory);
+    }
     directory(path)
 }
 
-/// Whether the file at `path` is kubelet's: within its layout, or mounted by itself from there (`subPath`).
-pub(super) fn is_kubelets_file(path: &Path) -> bool {
-    is_within_kubelet(path) || mounts::by_itself(path).is_some_and(|mount| mount.is_kubelets())
+/// Whether the file or directory at `path` is kubelet's: within its layout, or mounted from there (`subPath`).
+pub(super) fn is_kubelets(path: &Path) -> bool {
+    is_within_kubelet(path) || mounts::out_of_kubelets(path).is_some()
 }
 
-/// Whether the file at `path` is one that kubelet's layout holds: it rests in a directory called `..SOMETHING`,
-/// beside which stands a `..data` link.
+/// Whether what stands at `path` is held by kubelet's layout: it rests in a directory called `..SOMETHING`, beside which
+/// stands a `..data` link, or in a directory below it, since a projected path may have several parts.
 ///
 /// That the link leads to this very directory is not asked: it may be swapped between two looks.
 fn is_within_kubelet(path: &Path) -> bool {
-    let target = resolved(path);
-    let unit = parent(&target);
-    let is_unit = unit.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".."));
-    is_unit && is_link(&parent(unit).join(DATA_LINK))
+    let is_unit = |dir: &Path| {
+        let is_hidden = dir.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".."));
+        is_hidden && is_link(&parent(dir).join(DATA_LINK))
+    };
+    resolved(path).ancestors().any(is_unit)
 }
 
 /// Whether an entry of this name is read: hidden files are ours, kubelet's or an editor's.
@@ -99,7 +105,9 @@ pub(super) fn is_public(name: &str) -> bool {
 /// permission missing. Where the directory does not exist the write itself explains best, so then: yes.
 pub(super) fn may_write_beside(path: &Path, layout: &Layout) -> bool {
     let dir = match layout {
-        Layout::Unit | Layout::Empty | Layout::LoneRing | Layout::Flat => path.to_owned(),
+        Layout::Unit | Layout::KubeletDirectory | Layout::Empty | Layout::LoneRing | Layout::Flat => {
+            path.to_owned()
+        }
         // A rename over a mount point fails, whoever tries.
         Layout::File if mounts::by_itself(path).is_some() => return false,
         Layout::File | Layout::KubeletFile => parent(&resolved(path)).to_owned(),
@@ -118,7 +126,7 @@ pub(super) fn replaceable(path: &Path, layout: &Layout) -> Option<Advice> {
         Layout::File => parent(&resolved(path)).to_owned(),
         Layout::Empty | Layout::LoneRing | Layout::Flat => path.to_owned(),
         Layout::Unit if !is_mounted_read_only(path) => path.to_owned(),
-        Layout::Missing | Layout::KubeletFile | Layout::Unit => return None,
+        Layout::Missing | Layout::KubeletFile | Layout::KubeletDirectory | Layout::Unit => return None,
     };
     let mode = fs::metadata(&dir).ok()?.mode() & 0o7777;
     let is_open = mode & 0o002 != 0 && mode & 0o1000 == 0;
@@ -129,9 +137,10 @@ fn is_mounted_read_only(path: &Path) -> bool {
     rustix::fs::statvfs(path).is_ok_and(|found| found.f_flag.contains(StatVfsMountFlags::RDONLY))
 }
 
-/// A file that is mounted by itself stays the one that it was when it was mounted.
+/// A file that is mounted by itself stays the one that it was when it was mounted, and so does a directory out of kubelet's
+/// layout.
 pub(super) fn never_updates(path: &Path) -> Option<Advice> {
-    let mount = mounts::by_itself(path)?;
+    let mount = mounts::by_itself(path).or_else(|| mounts::out_of_kubelets(path))?;
     Some(Advice::NeverUpdates { path: fault::shown(path), is_replaced: mount.is_of_removed_file() })
 }
 
@@ -141,18 +150,19 @@ pub(super) fn world_readable(path: &Path, layout: &Layout) -> Vec<Advice> {
         Layout::KubeletFile => {
             fs::metadata(path).ok().and_then(|found| advice(path, &found)).into_iter().collect()
         }
-        Layout::Unit => unit_advice(path),
+        Layout::Unit => directory_advice(path, &path.join(DATA_LINK)),
+        Layout::KubeletDirectory => directory_advice(path, path),
         Layout::Missing | Layout::File | Layout::Empty | Layout::LoneRing | Layout::Flat => Vec::new(),
     }
 }
 
-fn unit_advice(path: &Path) -> Vec<Advice> {
+fn directory_advice(path: &Path, unit: &Path) -> Vec<Advice> {
     let judged = |file: PathBuf| {
         let name = file.file_name()?.to_str().filter(|name| !is_public(name))?;
         let metadata = fs::metadata(&file).ok().filter(Metadata::is_file)?;
         advice(&path.join(name), &metadata)
     };
-    entries(&path.join(DATA_LINK)).into_iter().filter_map(judged).collect()
+    entries(unit).into_iter().filter_map(judged).collect()
 }
 
 fn advice(path: &Path, found: &Metadata) -> Option<Advice> {

@@ -39,6 +39,15 @@ pub(super) fn by_itself(path: &Path) -> Option<Mount> {
     parse(&table).into_iter().rfind(|mount| mount.point == place)
 }
 
+/// The mount, out of kubelet's layout, that `path` is or stands in: a `subPath`, be it of a file or of a directory. The longest
+/// mount point wins, and of several on one the last.
+pub(super) fn out_of_kubelets(path: &Path) -> Option<Mount> {
+    let place = resolved(path);
+    let mounts = parse(&fs::read("/proc/self/mountinfo").ok()?);
+    let covering = mounts.into_iter().filter(|mount| place.starts_with(&mount.point));
+    covering.max_by_key(|mount| mount.point.components().count()).filter(Mount::is_kubelets)
+}
+
 fn severity(durability: &Durability) -> u8 {
     match durability {
         Durability::Durable => 0,
@@ -50,7 +59,7 @@ fn severity(durability: &Durability) -> u8 {
 /// Kubelet's own volumes are memory-backed and still durable: it fills them from the API at each start.
 fn is_kubelet_made(path: &Path) -> bool {
     match layout::inspect(path) {
-        Ok(Layout::Unit | Layout::KubeletFile) => true,
+        Ok(Layout::Unit | Layout::KubeletFile | Layout::KubeletDirectory) => true,
         Ok(Layout::Missing) => parent(path).join(DATA_LINK).is_symlink(),
         Ok(Layout::File | Layout::Empty | Layout::LoneRing | Layout::Flat) | Err(_) => false,
     }

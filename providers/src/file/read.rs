@@ -66,7 +66,7 @@ fn read_once(path: &Path) -> Result<Reading, ProviderError> {
         refuse_root(path)?;
         return read_directory(path, &opened);
     }
-    let rule = if layout::is_kubelets_file(path) { ModeRule::Kubelet } else { ModeRule::OwnerOnly };
+    let rule = rule_at(path);
     let budget = Description::DEFAULT_MAX_BYTES - Entries::CURRENT.len();
     let Some(value) = read_file(path, opened, rule, budget)? else { return Ok(Reading::Moved) };
     if value.is_empty() {
@@ -75,6 +75,10 @@ fn read_once(path: &Path) -> Result<Reading, ProviderError> {
         return Err(fault::at(path, ErrorKind::Malformed, detail).at(revision(&empty)));
     }
     Ok(whole(Entries::single(Entries::CURRENT, value), None))
+}
+
+fn rule_at(path: &Path) -> ModeRule {
+    if layout::is_kubelets(path) { ModeRule::Kubelet } else { ModeRule::OwnerOnly }
 }
 
 /// Of all directories this one is surely named by mistake, and a cure for keys would be harm to the system's files.
@@ -142,11 +146,15 @@ fn read_unit(path: &Path, dir: &File, unit: &File) -> Result<Reading, ProviderEr
     }
 }
 
-/// Reads a directory that has no link, and looks once more whether it still is as it was.
+/// Reads a directory that has no link, and looks once more whether it still is as it was, and still is there: one within
+/// kubelet's layout is emptied after the swap.
 fn read_flat(path: &Path, dir: &File) -> Result<Reading, ProviderError> {
     let before = stamps(path, dir)?;
-    let found = read_entries(path, dir, ModeRule::OwnerOnly);
-    if stamps(path, dir)? != before {
+    let found = read_entries(path, dir, rule_at(path));
+    let opened = dir.metadata().map_err(|error| fault::reading(path, error))?;
+    let is_current =
+        rustix::fs::stat(path).is_ok_and(|now| now.st_ino == opened.ino() && now.st_dev == opened.dev());
+    if !is_current || stamps(path, dir)? != before {
         return Ok(Reading::Moved);
     }
     match found? {

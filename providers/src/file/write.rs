@@ -70,7 +70,10 @@ fn plan(path: &Path, intent: &Intent, entries: Entries) -> Result<(Target, Entri
         (Layout::Missing | Layout::Empty, Intent::Replace(_)) => {
             return Err(fault::at(path, ErrorKind::NotFound, "there is no record to replace"));
         }
-        (Layout::File | Layout::KubeletFile | Layout::LoneRing | Layout::Flat, Intent::Create) => {
+        (
+            Layout::File | Layout::KubeletFile | Layout::KubeletDirectory | Layout::LoneRing | Layout::Flat,
+            Intent::Create,
+        ) => {
             return Err(fault::at(path, ErrorKind::AlreadyExists, "there is a record already"));
         }
         (Layout::Missing, Intent::Create) => (Target::File(creatable(path)?), only_entry(path, entries)?),
@@ -82,7 +85,7 @@ fn plan(path: &Path, intent: &Intent, entries: Entries) -> Result<(Target, Entri
             (Target::File(resolved(&path.join(Entries::KEYRING))), entries)
         }
         (Layout::Unit, _) | (Layout::Empty, Intent::Create) => (Target::Unit, entries),
-        (Layout::KubeletFile, Intent::Replace(_)) => {
+        (Layout::KubeletFile | Layout::KubeletDirectory, Intent::Replace(_)) => {
             let detail =
                 "it belongs to a directory that is written as a whole (`..data`); name the directory";
             return Err(fault::at(path, ErrorKind::ReadOnly, detail));

@@ -52,8 +52,8 @@ pub fn rename_into_place(path: &Path, text: impl AsRef<[u8]>) {
     fs::rename(temp, path).unwrap();
 }
 
-/// Does what kubelet does to a Secret volume (`AtomicWriter`): new directory, link swapped, names linked, old
-/// directory removed.
+/// Does what kubelet and the Secrets Store CSI driver do to a volume (`AtomicWriter`): new directory, link swapped, names
+/// linked, old directory removed. A name may have directories in it, as a projected path has.
 pub fn kubelet_update(volume: &Path, entries: &Entries, mode: u32) {
     let old = fs::read_link(volume.join("..data")).ok();
     let name = format!("..2026_03_01_12_00_00.{}", Uuid::new_v4().as_u128());
@@ -61,14 +61,17 @@ pub fn kubelet_update(volume: &Path, entries: &Entries, mode: u32) {
     fs::create_dir(&unit).unwrap();
     fs::set_permissions(&unit, Permissions::from_mode(0o755)).unwrap();
     for (name, value) in entries.iter() {
-        write(&unit.join(name), value.expose(), mode);
+        let file = unit.join(name);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        write(&file, value.expose(), mode);
     }
     symlink(&name, volume.join("..data_tmp")).unwrap();
     fs::rename(volume.join("..data_tmp"), volume.join("..data")).unwrap();
     for (name, _) in entries.iter() {
-        let link = volume.join(name);
+        let first = Path::new(name).iter().next().unwrap();
+        let link = volume.join(first);
         if fs::symlink_metadata(&link).is_err() {
-            symlink(Path::new("..data").join(name), link).unwrap();
+            symlink(Path::new("..data").join(first), link).unwrap();
         }
     }
     if let Some(old) = old {

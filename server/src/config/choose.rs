@@ -85,6 +85,11 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
     let self_check =
         SelfCheck { enabled: values.bool("issuer.self_check"), extra_roots: roots(&values, &mut findings) };
     warn_ignored(ignored, provider.as_ref(), &unlocking, &mut findings);
+    let is_read_once = matches!(provider, Some(ProviderChoice::Env { .. } | ProviderChoice::Inline { .. }));
+    if is_read_once && !unlocking.max_lag.is_zero() {
+        let message = "a key that is read once, from a variable or from here, lags behind nothing";
+        findings.push(&codes::NO_EFFECT, values.place("provider.max_lag"), message);
+    }
     let settings = Settings {
         algorithms: algorithms(&values),
         self_check,
@@ -376,7 +381,8 @@ fn drop_strays(values: &mut Values, chosen: &str, needed: Option<&str>, findings
 }
 
 /// A passphrase holds for whatever provider is chosen: a copy of an encrypted key is encrypted too. A member belongs to
-/// the shape of one place, so a stronger source that names another place puts it out of force.
+/// the shape of one place, so a stronger source that names another place puts it out of force. A lag is that of the replicas,
+/// wherever a command reaches the ring.
 fn unlocking(values: &mut Values) -> Unlocking {
     let chosen = values.rank("provider.kind").max(values.rank("provider.uri"));
     if chosen > values.rank("provider.member") {
@@ -387,7 +393,8 @@ fn unlocking(values: &mut Values) -> Unlocking {
         Value::Provider(ProviderUri::Env(variable)) => PassphraseChoice::Env(variable.clone()),
         other => mismatch("provider.passphrase", other),
     });
-    Unlocking { passphrase, member: text(values, "provider.member"), sealing: Sealing::default() }
+    let max_lag = values.duration("provider.max_lag");
+    Unlocking { passphrase, member: text(values, "provider.member"), max_lag, sealing: Sealing::default() }
 }
 
 fn missing_kind(values: &Values, need: Need, findings: &mut Findings) {

@@ -244,6 +244,8 @@ pub(crate) struct Unlocking {
     pub(crate) passphrase: Option<PassphraseChoice>,
     /// The member that holds the key.
     pub(crate) member: Option<String>,
+    /// How much older than its source what is read may be.
+    pub(crate) max_lag: Duration,
     /// What opens a sealed ring, and whose ring is believed.
     pub(crate) sealing: Sealing,
 }

@@ -228,6 +228,27 @@ fn the_image_has_the_version_of_the_program() {
     assert!(shipped::text("Dockerfile").contains(&format!("ARG RUST={rust}\n")), "Rust {rust}");
 }
 
+/// The one command of the page that changes files.
+#[test]
+fn the_page_puts_registry_and_issuer_where_they_belong() {
+    let page = shipped::text("../docs/deploy.md");
+    let command = page.lines().find_map(|line| line.strip_prefix("$ sed ")).unwrap();
+    let copy = tempfile::tempdir().unwrap();
+    let folder = copy.path().join("deploy/kubernetes");
+    std::fs::create_dir_all(&folder).unwrap();
+    for (name, manifest) in manifests() {
+        std::fs::write(folder.join(name), manifest).unwrap();
+    }
+    let mut shell = std::process::Command::new("sh");
+    let done = shell.args(["-c", &format!("sed {command}")]).current_dir(copy.path()).status().unwrap();
+    assert!(done.success());
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+    assert!(read("deployment.yaml").contains("        image: registry.example/oneseal:"));
+    assert!(read("config.yaml").contains("    url = \"https://oidc.my.example\"\n"));
+    let changed = manifests().into_iter().filter(|(name, before)| read(name) != *before);
+    assert_eq!(changed.map(|(name, _)| name).collect::<Vec<_>>(), ["config.yaml", "deployment.yaml"]);
+}
+
 #[test]
 fn every_object_is_in_the_namespace_that_is_shipped() {
     for (name, manifest) in manifests().into_iter().filter(|(name, _)| name != "namespace.yaml") {

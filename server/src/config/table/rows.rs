@@ -9,15 +9,8 @@ pub(crate) static SECTIONS: &[Section] =
     &[ISSUER, PROVIDER, DATABASE, KEK, RING, LISTEN, TLS, PROCESS, OPS, ADMIN, ROTATION];
 
 /// Tables and keys of the design that this version does not have.
-pub(crate) static LATER: &[&str] = &[
-    "cluster",
-    "assertion_issuer",
-    "rule",
-    "provider.max_lag",
-    "ring.anchor",
-    "listen.token",
-    "listen.trusted_proxies",
-];
+pub(crate) static LATER: &[&str] =
+    &["cluster", "assertion_issuer", "rule", "ring.anchor", "listen.token", "listen.trusted_proxies"];
 
 const ISSUER: Section = Section {
     name: "issuer",
@@ -122,6 +115,19 @@ const PROVIDER: Section = Section {
             doc: "Says that the file outlives this host or container although it does not look like it, for example \
                   because a sidecar or systemd's LoadCredential writes it.",
             example: Literal::Bool(true),
+        },
+        Key {
+            path: "provider.max_lag",
+            kind: FLEET_TIME,
+            default: Default::Value(
+                Literal::Text("0s"),
+                "what is read is taken for what is there, unless somebody knows better",
+            ),
+            doc: "How much older than its source what the replicas read may be: kubelet's copy of a Secret in a volume (its sync \
+                  period and the life of its cache, 1 min each by default, so `2m30s`), a sidecar's, a mirror's. Taken off \
+                  `rotation.staleness_limit`, and waited for by key verbs where no registry knows what is served; also in force \
+                  beside `--provider`, since it is the replicas'.",
+            example: Literal::Text("2m30s"),
         },
         Key {
             path: "provider.passphrase",

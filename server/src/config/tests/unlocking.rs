@@ -57,3 +57,17 @@ fn a_member_is_of_the_place_it_was_written_for() {
     let named = loaded(&named.flag("--member", "provider.member", "other")).unlocking;
     assert_eq!(named.member.as_deref(), Some("other"));
 }
+
+#[test]
+fn a_lag_is_of_the_replicas_wherever_a_command_reaches_the_ring() {
+    let file = format!("{HEAD}max_lag = \"2m30s\"\n");
+    assert_eq!(loaded(&Case::file(&file)).unlocking.max_lag.as_secs(), 150);
+    let elsewhere = loaded(&Case::file(&file).flag("--provider", "provider.uri", "file:/other")).unlocking;
+    assert_eq!(elsewhere.max_lag.as_secs(), 150);
+    assert!(loaded(&Case::file(HEAD)).unlocking.max_lag.is_zero());
+    let found = |case: Case| Config::load(case.sources()).unwrap().1;
+    let of_variable = found(Case::file(&file).flag("--provider", "provider.uri", "env:KEY"));
+    let no_effect = of_variable.iter().find(|finding| finding.place.starts_with("provider.max_lag"));
+    assert_eq!(no_effect.unwrap().code.name, "config.no_effect");
+    assert!(!found(Case::file(file)).to_string().contains("provider.max_lag"));
+}
