@@ -42,11 +42,13 @@ fn variables_are_honoured_as_the_sdk_does_and_what_is_missing_is_said() {
     let Some(aws) = Aws::start() else { return };
     made(&aws, &document(1));
     let environment = || aws.environment();
-    assert!(told(environment()).contains("read AWSCURRENT="), "{}", told(environment()));
+    let read = told(environment());
+    assert!(read.contains("read AWSCURRENT="), "{read}");
 
     // The endpoint of the service alone counts before the one of all.
     let elsewhere = with(environment(), "AWS_ENDPOINT_URL", "http://127.0.0.1:1");
-    assert!(told(elsewhere.clone()).contains("Unavailable: "), "{}", told(elsewhere.clone()));
+    let refused = told(elsewhere.clone());
+    assert!(refused.contains("Unavailable: "), "{refused}");
     let by_service = with(elsewhere, "AWS_ENDPOINT_URL_SECRETS_MANAGER", &aws.url());
     assert!(told(by_service).contains("read AWSCURRENT="));
 
