@@ -46,6 +46,7 @@
 //! |---|---|
 //! | `file` (default) | [`FileProvider`]: a file, or a directory as kubelet mounts it |
 //! | `inline` | `EnvProvider` and `InlineProvider`: one value, read once |
+//! | `aws` | `providers::AwsProvider`: a secret in AWS Secrets Manager |
 
 mod builder;
 mod claims;

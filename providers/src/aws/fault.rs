@@ -380,6 +380,24 @@ mod tests {
     }
 
     #[test]
+    fn what_sts_may_take_later_is_waited_for_and_what_it_refuses_is_not() {
+        let said = |text: &str| kind_of_credentials(&CredentialsError::provider_error(text.to_owned()));
+        let unreachable =
+            "InvalidIdentityToken: Couldn't retrieve verification key from your identity provider";
+        for text in [unreachable, "IDPCommunicationError", "connection refused", "HTTP 503"] {
+            assert_eq!(said(text), ErrorKind::Unavailable, "{text}");
+        }
+        for text in
+            ["InvalidIdentityToken: Incorrect token audience", "ExpiredTokenException", "AccessDenied: x"]
+        {
+            assert_eq!(said(text), ErrorKind::Denied, "{text}");
+        }
+        assert_eq!(kind_of_credentials(&CredentialsError::not_loaded("nothing")), ErrorKind::Denied);
+        let late = CredentialsError::provider_timed_out(std::time::Duration::from_secs(5));
+        assert_eq!(kind_of_credentials(&late), ErrorKind::Unavailable);
+    }
+
+    #[test]
     fn throttling_has_several_names() {
         for code in ["ThrottlingException", "Throttling", "TooManyRequestsException", "RequestLimitExceeded"]
         {

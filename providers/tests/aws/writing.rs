@@ -187,6 +187,22 @@ fn a_first_value_without_an_answer_is_told_by_a_reload() {
 }
 
 #[test]
+fn a_copy_in_another_region_is_read_there_and_written_where_it_comes_from() {
+    let Some(aws) = Aws::start() else { return };
+    let version = made(&aws, &document(1));
+    let regions = json!({"SecretId": RING, "AddReplicaRegions": [{"Region": "us-east-1"}]});
+    aws.call("ReplicateSecretToRegions", &regions);
+    let copy = of(&aws, AwsOptions::secret(RING).region("us-east-1"));
+    block_on(async {
+        let record = copy.load().await.unwrap();
+        assert_eq!(record.change_id.map(|id| id.to_string()), Some(version));
+        let refused = copy.replace(&record.revision, ring(2), change()).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ReadOnly);
+        assert!(refused.to_string().contains("a copy of a secret in eu-central-1"), "{refused}");
+    });
+}
+
+#[test]
 fn one_value_of_any_kind_may_come_first_and_only_a_ring_goes_over_another() {
     let Some(aws) = Aws::start() else { return };
     let kek = of(&aws, AwsOptions::secret("kek"));
