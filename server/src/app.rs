@@ -42,6 +42,7 @@ pub(crate) fn key_only(
         ProviderChoice::Postgres { database, fleet } => {
             Issuer::builder(url, postgres(database, fleet.as_deref()))
         }
+        ProviderChoice::Remote(provider) => Issuer::builder(url, Arc::clone(provider)),
         ProviderChoice::Inline { value } => Issuer::builder(url, inline(value)),
     };
     if let Some(passphrase) = passphrase(unlocking) {
@@ -87,6 +88,7 @@ pub(crate) fn provider(choice: &ProviderChoice) -> Arc<dyn SecretProvider> {
         ProviderChoice::File { path, durable } => Arc::new(FileProvider::new(path).assume_durable(*durable)),
         ProviderChoice::Env { variable } => Arc::new(EnvProvider::new(variable)),
         ProviderChoice::Postgres { database, fleet } => Arc::new(postgres(database, fleet.as_deref())),
+        ProviderChoice::Remote(provider) => Arc::clone(provider),
         ProviderChoice::Inline { value } => Arc::new(inline(value)),
     }
 }

@@ -115,7 +115,8 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
 /// Which ring, where configuration does not say or says otherwise.
 #[derive(Clone, Debug, clap::Args)]
 struct Place {
-    /// Where the ring rests, such as file:/var/lib/oneseal/keyring.json [default: configuration's provider]
+    /// Where the ring rests: file:PATH, env:NAME, k8s:NS/NAME, aws:NAME-OR-ARN or postgres:URL [default: configuration's
+    /// provider]
     // A text here and judged with the configuration: clap would repeat a key that is pasted by mistake. PEM begins with
     // a hyphen.
     #[arg(long, value_name = "URI", allow_hyphen_values = true)]
@@ -129,7 +130,8 @@ struct Place {
     /// provider.member]
     #[arg(long, value_name = "NAME")]
     member: Option<String>,
-    /// Where the key-encryption key of a sealed ring rests, file:PATH or env:NAME [default: configuration's kek]
+    /// Where the key-encryption key of a sealed ring rests, file:PATH, env:NAME, k8s:NS/NAME or aws:NAME-OR-ARN [default:
+    /// configuration's kek]
     // Judged with the configuration as well: it may be a KEK by mistake.
     #[arg(long, value_name = "URI", allow_hyphen_values = true)]
     kek: Option<String>,
@@ -193,13 +195,11 @@ fn looking(place: Place, globals: &Globals) -> Result<Looking, Failure> {
     let config = load(place.sources(globals).yes(true))?;
     let file = match &config.provider {
         ProviderChoice::File { path, .. } => Some(path.clone()),
-        ProviderChoice::Env { .. } | ProviderChoice::Postgres { .. } | ProviderChoice::Inline { .. } => None,
+        _ => None,
     };
     let choice = match config.provider {
         ProviderChoice::File { path, .. } => ProviderChoice::File { path, durable: true },
-        other @ (ProviderChoice::Env { .. }
-        | ProviderChoice::Postgres { .. }
-        | ProviderChoice::Inline { .. }) => other,
+        other => other,
     };
     let mut options = KeystoreOptions::new(config.issuer);
     options.algorithms = Algorithm::ALL.to_vec();

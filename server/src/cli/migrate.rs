@@ -34,8 +34,7 @@ mod side;
 /// From where to where.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Where the ring is, such as file:/var/lib/oneseal/keyring.json or postgres://URL; postgres: is the configured
-    /// database
+    /// Where the ring is: file:PATH, k8s:NS/NAME, aws:NAME-OR-ARN or postgres://URL; postgres: is the configured database
     // Texts here: clap would repeat a key that is pasted by mistake, and a database's password.
     #[arg(long, value_name = "URI", allow_hyphen_values = true)]
     from: String,
@@ -144,6 +143,14 @@ fn check_place(
         return Err(Failure::refused(message)
             .with_code(MIGRATE_PLACE)
             .with_hint("If it does all the same, say --durable."));
+    }
+    let (size, most) = (held.entries.total_bytes(), description.max_bytes);
+    if size > most {
+        let message =
+            format!("the ring has {size} bytes, and {place} takes {most}; nothing was done, and nothing was sent");
+        return Err(Failure::refused(message).with_code(MIGRATE_PLACE).with_hint(
+            "Keys that have left, and their tombstones, stay in the ring: a place of another kind takes more.",
+        ));
     }
     if to.is_database() {
         let fits = oneseal_providers::postgres::check(&place, &held.entries);

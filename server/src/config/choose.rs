@@ -1,12 +1,15 @@
 //! From values to a configuration: what belongs together, what excludes what, what is missing.
 
+use std::sync::Arc;
+
 use oneseal_coordination::database::{Database, DatabaseOptions, DatabaseUrl};
 use oneseal_keystore::{Algorithm, Findings, IssuerUrl, rotation};
-use oneseal_providers::{ProviderUri, looks_like_key};
+use oneseal_providers::{AwsProvider, ProviderError, ProviderUri, SecretProvider, looks_like_key};
 use oneseal_relying_party::fetch::{FetchOptions, Fetcher};
 use tracing_subscriber::EnvFilter;
 
 use super::admin;
+use super::belongs::{self, Belongs, PROVIDER, needed_by};
 use super::database;
 use super::disk;
 use super::environment::{LOG, WORKERS};
@@ -66,10 +69,11 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
     let mut of_provider = Findings::new();
     let is_database_told = of_database.has_errors() || values.is_any_faulty("database.");
     let around = Around { issuer: issuer.as_ref(), database: database.as_ref(), is_database_told };
+    drop_weak_member(&mut values);
     let provider = provider(&mut values, need, &around, &mut of_provider);
     // The ring's own database serves as the registry too: no replica is left alone with a ring that others share.
     let database = database.or_else(|| of_ring(&values).filter(|_| !is_database_told));
-    let mut unlocking = unlocking(&mut values);
+    let mut unlocking = unlocking(&values, provider.as_ref());
     unlocking.sealing = kek::choose(&values, &mut findings);
     // A file that was not read might have said otherwise.
     let is_provider_good = is_file_known && !of_provider.has_errors() && !values.is_any_faulty("provider.");
@@ -217,10 +221,6 @@ fn algorithms(values: &Values) -> Vec<Algorithm> {
     }
 }
 
-/// The key of `[provider]` that each kind needs.
-const NEEDS: [(&str, &str); 3] =
-    [("file", "provider.path"), ("env", "provider.variable"), ("inline", "provider.value")];
-
 fn provider(
     values: &mut Values,
     need: Need,
@@ -296,7 +296,37 @@ fn by_uri(values: &Values, issuer: Option<&IssuerUrl>, findings: &mut Findings) 
                 None
             }
         },
+        Value::Provider(ProviderUri::Aws(uri)) => {
+            // The member of the URI is of that secret; else the configured one is, as with every other place.
+            let mut options = uri.options();
+            options.member = options.member.or_else(|| text(values, "provider.member"));
+            let provider = AwsProvider::new(options).map(|provider| Arc::new(provider) as _);
+            remote(provider, "provider.uri", values, findings)
+        }
+        Value::Provider(uri @ ProviderUri::Kubernetes { .. }) => match uri.open() {
+            Ok(provider) => Some(ProviderChoice::Remote(provider)),
+            Err(error) => {
+                findings.push(&codes::BAD_VALUE, values.place("provider.uri"), error.to_string());
+                None
+            }
+        },
         other => mismatch("provider.uri", other),
+    }
+}
+
+/// One that could be made, or why not.
+pub(super) fn remote(
+    provider: Result<Arc<dyn SecretProvider>, ProviderError>,
+    path: &str,
+    values: &Values,
+    findings: &mut Findings,
+) -> Option<ProviderChoice> {
+    match provider {
+        Ok(provider) => Some(ProviderChoice::Remote(provider)),
+        Err(error) => {
+            findings.push(&codes::BAD_VALUE, values.place(path), error.detail());
+            None
+        }
     }
 }
 
@@ -336,8 +366,8 @@ fn by_kind(values: &mut Values, around: &Around<'_>, findings: &mut Findings) ->
         drop_strays(values, "provider.kind", None, findings);
         return in_database(values, around, findings);
     }
-    let needed = NEEDS.iter().find(|(name, _)| *name == kind).map(|(_, path)| *path)?;
-    drop_strays(values, "provider.kind", Some(needed), findings);
+    let needed = needed_by(&PROVIDER, &kind)?;
+    drop_strays(values, "provider.kind", Some(&kind), findings);
     let is_key = |set: &super::values::Set| match &set.value {
         Value::Path(path) => looks_like_key(&path.to_string_lossy()),
         Value::Text(variable) => looks_like_key(variable),
@@ -360,6 +390,12 @@ fn by_kind(values: &mut Values, around: &Around<'_>, findings: &mut Findings) ->
             ProviderChoice::File { path: path.clone(), durable: values.bool("provider.durable") }
         }
         Value::Secret(value) => ProviderChoice::Inline { value: value.clone() },
+        Value::Text(name) if kind == "kubernetes" => {
+            return remote(belongs::kubernetes(values, "provider", name), needed, values, findings);
+        }
+        Value::Text(secret) if kind == "aws" => {
+            return remote(belongs::aws(values, "provider", secret), needed, values, findings);
+        }
         Value::Text(variable) => ProviderChoice::Env { variable: variable.clone() },
         other => mismatch(needed, other),
     })
@@ -367,9 +403,9 @@ fn by_kind(values: &mut Values, around: &Around<'_>, findings: &mut Findings) ->
 
 /// Deals with keys of another way to name the provider: in a weaker source they are out of force, in the same or a
 /// stronger one they contradict it.
-fn drop_strays(values: &mut Values, chosen: &str, needed: Option<&str>, findings: &mut Findings) {
-    for (kind, path) in NEEDS {
-        if Some(path) == needed || values.find(path).is_none() {
+fn drop_strays(values: &mut Values, chosen: &str, of: Option<&str>, findings: &mut Findings) {
+    for Belongs { kind, path, .. } in &PROVIDER {
+        if Some(*kind) == of || values.find(path).is_none() {
             continue;
         }
         if values.rank(path) >= values.rank(chosen) {
@@ -380,28 +416,33 @@ fn drop_strays(values: &mut Values, chosen: &str, needed: Option<&str>, findings
     }
 }
 
-/// A passphrase holds for whatever provider is chosen: a copy of an encrypted key is encrypted too. A member belongs to
-/// the shape of one place, so a stronger source that names another place puts it out of force. A lag is that of the replicas,
-/// wherever a command reaches the ring.
-fn unlocking(values: &mut Values) -> Unlocking {
+/// A member belongs to the shape of one place, so a stronger source that names another place puts it out of force.
+fn drop_weak_member(values: &mut Values) {
     let chosen = values.rank("provider.kind").max(values.rank("provider.uri"));
     if chosen > values.rank("provider.member") {
         values.remove("provider.member");
     }
+}
+
+/// A passphrase holds for whatever provider is chosen: a copy of an encrypted key is encrypted too. A secret of AWS takes
+/// the member out by itself, and writes into it. A lag is that of the replicas, wherever a command reaches the ring.
+fn unlocking(values: &Values, provider: Option<&ProviderChoice>) -> Unlocking {
+    let is_aws = matches!(provider, Some(ProviderChoice::Remote(remote)) if remote.describe().kind == "aws");
     let passphrase = values.find("provider.passphrase").map(|set| match &set.value {
         Value::Provider(ProviderUri::File(path)) => PassphraseChoice::File(path.clone()),
         Value::Provider(ProviderUri::Env(variable)) => PassphraseChoice::Env(variable.clone()),
         other => mismatch("provider.passphrase", other),
     });
+    let member = text(values, "provider.member").filter(|_| !is_aws);
     let max_lag = values.duration("provider.max_lag");
-    Unlocking { passphrase, member: text(values, "provider.member"), max_lag, sealing: Sealing::default() }
+    Unlocking { passphrase, member, max_lag, sealing: Sealing::default() }
 }
 
 fn missing_kind(values: &Values, need: Need, findings: &mut Findings) {
-    if let Some((kind, path)) = NEEDS.iter().find(|(_, path)| values.find(path).is_some()) {
+    if let Some(Belongs { kind, path, .. }) = PROVIDER.iter().find(|key| values.find(key.path).is_some()) {
         let message = format!("{} is set; it belongs to kind = \"{kind}\"", values.place(path));
         findings.push(&codes::MISSING, "provider.kind", message);
-    } else if need == Need::Serve && !NEEDS.iter().any(|(_, path)| values.is_faulty(path)) {
+    } else if need == Need::Serve && !PROVIDER.iter().any(|key| values.is_faulty(key.path)) {
         findings.push(
             &codes::PROVIDER_NOT_CONFIGURED,
             "provider",

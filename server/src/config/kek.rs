@@ -1,21 +1,21 @@
 //! `[kek]` and `[ring]`: what opens a sealed ring, and whose ring is believed.
 
-use oneseal_keystore::{Findings, KeyId, Mode};
-use oneseal_providers::ProviderUri;
+use std::sync::Arc;
 
-use super::choose::text;
+use oneseal_keystore::{Findings, KeyId, Mode};
+use oneseal_providers::{AwsProvider, ProviderUri};
+
+use super::belongs::{self, Belongs, KEK, needed_by};
+use super::choose::{remote, text};
 use super::origin::Rank;
 use super::value::Value;
 use super::values::{Values, mismatch};
 use super::{ProviderChoice, Sealing, codes};
 
-/// The key of `[kek]` that each kind needs.
-const NEEDS: [(&str, &str); 3] = [("file", "kek.path"), ("env", "kek.variable"), ("inline", "kek.value")];
-
 /// Makes it of the values, and reports every mistake on the way.
 pub(super) fn choose(values: &Values, findings: &mut Findings) -> Sealing {
     let kek = current(values, findings);
-    let previous = previous(values);
+    let previous = previous(values, findings);
     let mode = match text(values, "ring.mode").as_deref() {
         Some("public-only") => Mode::PublicOnly,
         _ => Mode::Full,
@@ -39,7 +39,7 @@ fn current(values: &Values, findings: &mut Findings) -> Option<ProviderChoice> {
     let (kind, uri) = (values.rank("kek.kind"), values.rank("kek.uri"));
     match (kind > Rank::Default, uri > Rank::Default) {
         (false, false) => {
-            if let Some((kind, path)) = NEEDS.iter().find(|(_, path)| values.find(path).is_some()) {
+            if let Some(Belongs { kind, path, .. }) = KEK.iter().find(|key| values.find(key.path).is_some()) {
                 let message = format!("{} is set; it belongs to kind = \"{kind}\"", values.place(path));
                 findings.push(&codes::MISSING, "kek.kind", message);
             }
@@ -50,31 +50,50 @@ fn current(values: &Values, findings: &mut Findings) -> Option<ProviderChoice> {
             findings.push(&codes::CONFLICT, values.place("kek.uri"), message);
             None
         }
-        _ if uri > kind => by_uri(values),
+        _ if uri > kind => by_uri(values, findings),
         _ => by_kind(values, findings),
     }
 }
 
-fn by_uri(values: &Values) -> Option<ProviderChoice> {
+fn by_uri(values: &Values, findings: &mut Findings) -> Option<ProviderChoice> {
     match &values.find("kek.uri")?.value {
-        Value::Provider(uri) => of_uri(uri),
+        Value::Provider(ProviderUri::Aws(uri)) => {
+            let mut options = uri.options();
+            options.member = options.member.or_else(|| text(values, "kek.member"));
+            let provider = AwsProvider::new(options).map(|provider| Arc::new(provider) as _);
+            remote(provider, "kek.uri", values, findings)
+        }
+        Value::Provider(uri) => of_uri(uri, "kek.uri", values, findings),
         other => mismatch("kek.uri", other),
     }
 }
 
 /// The provider that a URI names. The kinds that cannot be one were refused where the value was read.
-fn of_uri(uri: &ProviderUri) -> Option<ProviderChoice> {
+fn of_uri(
+    uri: &ProviderUri,
+    path: &str,
+    values: &Values,
+    findings: &mut Findings,
+) -> Option<ProviderChoice> {
     match uri {
         ProviderUri::File(path) => Some(ProviderChoice::File { path: path.clone(), durable: true }),
         ProviderUri::Env(variable) => Some(ProviderChoice::Env { variable: variable.clone() }),
+        ProviderUri::Kubernetes { .. } | ProviderUri::Aws(_) => match uri.open() {
+            Ok(provider) => Some(ProviderChoice::Remote(provider)),
+            Err(error) => {
+                findings.push(&codes::BAD_VALUE, values.place(path), error.to_string());
+                None
+            }
+        },
         _ => None,
     }
 }
 
 fn by_kind(values: &Values, findings: &mut Findings) -> Option<ProviderChoice> {
     let kind = text(values, "kek.kind")?;
-    let needed = NEEDS.iter().find(|(name, _)| *name == kind).map(|(_, path)| *path)?;
-    for (other, path) in NEEDS.iter().filter(|(_, path)| *path != needed && values.find(path).is_some()) {
+    let needed = needed_by(&KEK, &kind)?;
+    let is_stray = |key: &&Belongs| key.kind != kind && values.find(key.path).is_some();
+    for Belongs { kind: other, path, .. } in KEK.iter().filter(is_stray) {
         let message = format!("it belongs to kind \"{other}\"; {} says otherwise", values.place("kek.kind"));
         findings.push(&codes::CONFLICT, values.place(path), message);
     }
@@ -88,15 +107,23 @@ fn by_kind(values: &Values, findings: &mut Findings) -> Option<ProviderChoice> {
     Some(match &set.value {
         Value::Path(path) => ProviderChoice::File { path: path.clone(), durable: true },
         Value::Secret(value) => ProviderChoice::Inline { value: value.clone() },
+        Value::Text(name) if kind == "kubernetes" => {
+            return remote(belongs::kubernetes(values, "kek", name), needed, values, findings);
+        }
+        Value::Text(secret) if kind == "aws" => {
+            return remote(belongs::aws(values, "kek", secret), needed, values, findings);
+        }
         Value::Text(variable) => ProviderChoice::Env { variable: variable.clone() },
         other => mismatch(needed, other),
     })
 }
 
-fn previous(values: &Values) -> Vec<ProviderChoice> {
+fn previous(values: &Values, findings: &mut Findings) -> Vec<ProviderChoice> {
     match values.find("kek.previous").map(|set| &set.value) {
         None => Vec::new(),
-        Some(Value::Providers(all)) => all.iter().filter_map(of_uri).collect(),
+        Some(Value::Providers(all)) => {
+            all.iter().filter_map(|uri| of_uri(uri, "kek.previous", values, findings)).collect()
+        }
         Some(other) => mismatch("kek.previous", other),
     }
 }

@@ -9,6 +9,7 @@
 
 mod admin;
 pub(crate) mod admin_tokens;
+mod belongs;
 mod choose;
 mod codes;
 mod commented;
@@ -36,10 +37,12 @@ mod values;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use oneseal_coordination::database::{Database, DatabaseOptions};
 use oneseal_keystore::{Algorithm, Findings, IssuerUrl, KeyId, Mode, Rotation};
+use oneseal_providers::SecretProvider;
 use secrecy::SecretString;
 
 pub(crate) use admin_tokens::AdminToken;
@@ -230,6 +233,8 @@ pub(crate) enum ProviderChoice {
         /// Whose row; the only one there is, where nothing names the fleet.
         fleet: Option<String>,
     },
+    /// A Kubernetes Secret or one of AWS Secrets Manager. Nothing has been opened.
+    Remote(Arc<dyn SecretProvider>),
     /// The configuration itself.
     Inline {
         /// The key, in any of its text forms.

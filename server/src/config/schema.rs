@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::admin_tokens;
 use super::table::{Default, Key, Kind, SECTIONS, Section};
-use super::value::{DURATION_UNITS, MAX_AUDIENCE, MAX_HOST, MAX_NAME, MAX_SOCKET_PATH};
+use super::value::{DURATION_UNITS, MAX_AUDIENCE, MAX_HOST, MAX_LINE, MAX_NAME, MAX_SOCKET_PATH};
 use crate::admin_token::Scope;
 
 /// The schema, pretty-printed with a line break at the end.
@@ -71,8 +71,17 @@ fn constraints(kind: Kind) -> Value {
         Kind::Choice { words, .. } => json!({ "type": "string", "enum": words }),
         Kind::IssuerUrl => json!({ "type": "string", "pattern": "^https?://", "maxLength": MAX_AUDIENCE }),
         Kind::MemberName => json!({ "type": "string", "minLength": 1, "maxLength": MAX_NAME }),
-        Kind::ProviderUri => json!({ "type": "string", "pattern": "^(file|env|postgres|postgresql):." }),
-        Kind::PassphraseUri | Kind::KekUri => json!({ "type": "string", "pattern": "^(file|env):." }),
+        Kind::ProviderUri => {
+            json!({ "type": "string", "pattern": "^(file|env|k8s|aws|postgres|postgresql):." })
+        }
+        Kind::PassphraseUri => json!({ "type": "string", "pattern": "^(file|env):." }),
+        Kind::KekUri => json!({ "type": "string", "pattern": "^(file|env|k8s|aws):." }),
+        Kind::Line { .. } => json!({ "type": "string", "minLength": 1, "maxLength": MAX_LINE }),
+        Kind::ObjectName => json!({
+            "type": "string",
+            "pattern": "^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$",
+            "maxLength": MAX_HOST
+        }),
         Kind::VariableName => {
             json!({ "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "maxLength": MAX_NAME })
         }
@@ -106,7 +115,7 @@ fn constraints(kind: Kind) -> Value {
         }),
         Kind::KekUris => json!({
             "type": "array",
-            "items": { "type": "string", "pattern": "^(file|env):." },
+            "items": { "type": "string", "pattern": "^(file|env|k8s|aws):." },
             "uniqueItems": true,
         }),
         Kind::Hosts => json!({

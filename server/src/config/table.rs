@@ -97,6 +97,13 @@ pub(crate) enum Kind {
     KekUris,
     /// The name of a member of a JSON object.
     MemberName,
+    /// The name of an object in Kubernetes.
+    ObjectName,
+    /// Some other name, in one line.
+    Line {
+        /// What of, for messages and tables.
+        words: &'static str,
+    },
     /// The name of an environment variable.
     VariableName,
     /// The name of a fleet.
@@ -137,9 +144,11 @@ impl Kind {
             Self::IssuerUrl => "an https URL".to_owned(),
             Self::ProviderUri => "a provider's URI, such as \"file:PATH\"".to_owned(),
             Self::PassphraseUri => "the place of a passphrase, \"file:PATH\" or \"env:NAME\"".to_owned(),
-            Self::KekUri => "the place of a key-encryption key, \"file:PATH\" or \"env:NAME\"".to_owned(),
+            Self::KekUri => "the place of a key-encryption key, such as \"file:PATH\" or \"env:NAME\"".to_owned(),
             Self::KekUris => "a list of places of key-encryption keys, such as [\"file:PATH\"]".to_owned(),
             Self::MemberName => "the name of a member of a JSON object".to_owned(),
+            Self::ObjectName => "a name of lower-case letters, digits, dots and hyphens".to_owned(),
+            Self::Line { words } => words.to_owned(),
             Self::VariableName => "the name of an environment variable".to_owned(),
             Self::FleetName => "a name of lower-case letters, digits, dots and hyphens".to_owned(),
             Self::InstanceName => {

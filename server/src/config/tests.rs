@@ -2,6 +2,7 @@
 
 mod golden;
 mod properties;
+mod remote;
 mod sealing;
 mod secrets;
 mod sources;
@@ -152,13 +153,13 @@ fn all_mistakes_are_told_at_once() {
             "config.bad_value at issuer.algorithms (oneseal.toml:4): \"RS265\" is not one of RS256, RS384, RS512, PS256, ES256, ES384, EdDSA; did you mean \"RS256\"?",
             "config.bad_value at listen.documents (oneseal.toml:8): \":8080\" is not an IP address and a port, such as \"[::]:8080\"; did you mean \"[::]:8080\"?",
             "config.bad_value at listen.ops (oneseal.toml:9): it is an integer, but must be an IP address and a port, such as \"[::]:8080\"",
-            "config.bad_value at provider.kind (oneseal.toml:6): \"fiel\" is not one of \"file\", \"env\", \"inline\", \"postgres\"; did you mean \"file\"?",
+            "config.bad_value at provider.kind (oneseal.toml:6): \"fiel\" is not one of \"file\", \"env\", \"inline\", \"kubernetes\", \"aws\", \"postgres\"; did you mean \"file\"?",
             "config.bad_value at rotation.refresh (oneseal.toml:13): it is an integer, but must be a duration in whole seconds, such as \"15m\"",
             "config.inequality at process.drain_delay (oneseal.toml:11): 1m, but it must be below process.shutdown_timeout, which is 25s",
             "config.missing at issuer.url: no issuer is configured, so there is nothing to serve",
             "config.not_available at cluster (oneseal.toml:15): `cluster` is not in this version",
             "config.not_available at rule (oneseal.toml:18): `rule` is not in this version",
-            "config.unknown_key at ONESEAL__ISSUER__NAME: unknown key",
+            "config.unknown_key at ONESEAL__ISSUER__NAME: unknown key; did you mean ONESEAL__PROVIDER__NAME?",
             "config.unknown_key at ONESEAL__ROTATION__SKEW_FILE: only secrets are read from a file; set ONESEAL__ROTATION__SKEW itself",
             "config.unknown_key at colour (oneseal.toml:1): unknown key",
             "config.unknown_key at databse (oneseal.toml:17): unknown table; did you mean [database]?",

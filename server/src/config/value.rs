@@ -184,7 +184,8 @@ fn from_string(key: &Key, text: &str) -> Result<Value, Fault> {
         Kind::ProviderUri => provider(text),
         Kind::PassphraseUri => passphrase(key, text),
         Kind::KekUri => kek(key, text).map(Value::Provider),
-        Kind::MemberName => member_name(key, text),
+        Kind::MemberName | Kind::Line { .. } => member_name(key, text),
+        Kind::ObjectName => object_name(key, text),
         Kind::VariableName => variable_name(key, text),
         Kind::FleetName => fleet_name(key, text),
         Kind::InstanceName => instance_name(key, text),
@@ -273,14 +274,14 @@ fn provider(text: &str) -> Result<Value, Fault> {
     // The crate's own error repeats no more of the text than a scheme or a path.
     match ProviderUri::parse(text).map_err(|error| bad(error.to_string()))? {
         uri @ (ProviderUri::File(_) | ProviderUri::Env(_)) => Ok(Value::Provider(uri)),
-        uri @ ProviderUri::Postgres(_) => {
+        uri @ (ProviderUri::Postgres(_) | ProviderUri::Kubernetes { .. } | ProviderUri::Aws(_)) => {
             // What no driver could use is said here, where it stands.
             uri.open().map_err(|error| bad(error.to_string()))?;
             Ok(Value::Provider(uri))
         }
         uri => {
             let message = format!(
-                "this version opens no \"{}:\" provider, only \"file:\", \"env:\" and \"postgres:\"",
+                "this version opens no \"{}:\" provider",
                 uri.scheme()
             );
             Err(Fault { code: &codes::NOT_AVAILABLE, message, at: None })
@@ -309,7 +310,12 @@ fn passphrase(key: &Key, text: &str) -> Result<Value, Fault> {
 
 fn kek(key: &Key, text: &str) -> Result<ProviderUri, Fault> {
     match ProviderUri::parse(text) {
-        Ok(uri @ (ProviderUri::File(_) | ProviderUri::Env(_))) => Ok(uri),
+        Ok(
+            uri @ (ProviderUri::File(_)
+            | ProviderUri::Env(_)
+            | ProviderUri::Kubernetes { .. }
+            | ProviderUri::Aws(_)),
+        ) => Ok(uri),
         Ok(uri) => {
             let message = format!("this version takes a KEK from no \"{}:\" provider", uri.scheme());
             Err(Fault { code: &codes::NOT_AVAILABLE, message, at: None })
@@ -321,8 +327,18 @@ fn kek(key: &Key, text: &str) -> Result<ProviderUri, Fault> {
     }
 }
 
+fn object_name(key: &Key, text: &str) -> Result<Value, Fault> {
+    let is_letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let is_name = text.len() <= MAX_HOST
+        && text.starts_with(is_letter)
+        && text.ends_with(is_letter)
+        && text.chars().all(|c| is_letter(c) || matches!(c, '-' | '.'));
+    if is_name { Ok(Value::Text(text.to_owned())) } else { Err(not_a(key, text)) }
+}
+
 fn member_name(key: &Key, text: &str) -> Result<Value, Fault> {
-    let is_name = text.len() <= MAX_NAME && !text.chars().any(char::is_control) && !looks_like_key(text);
+    let most = if let Kind::Line { .. } = key.kind { MAX_LINE } else { MAX_NAME };
+    let is_name = text.len() <= most && !text.chars().any(char::is_control) && !looks_like_key(text);
     if is_name {
         Ok(Value::Text(text.to_owned()))
     } else {
@@ -509,6 +525,8 @@ pub(crate) const MASK: &str = "***";
 pub(crate) const MAX_SOCKET_PATH: usize = 107;
 /// Leaves a Kubernetes name (253 bytes) room for a suffix.
 pub(crate) const MAX_NAME: usize = 200;
+/// As long as an ARN or a URL.
+pub(crate) const MAX_LINE: usize = 2048;
 /// AWS and others take 255 bytes.
 pub(crate) const MAX_AUDIENCE: usize = 255;
 /// The longest name in DNS (RFC 1035 section 2.3.4), written out.

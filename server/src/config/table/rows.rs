@@ -63,14 +63,15 @@ const PROVIDER: Section = Section {
         Key {
             path: "provider.kind",
             kind: Kind::Choice {
-                words: &["file", "env", "inline", "postgres"],
-                later: &["kubernetes", "k8s", "aws"],
+                words: &["file", "env", "inline", "kubernetes", "aws", "postgres"],
+                later: &[],
             },
             default: Default::Unset(
                 "the key's place must be named, here or by `provider.uri`; there is no other key to fall back on",
             ),
             doc: "`file` reads `provider.path`, `env` the variable that `provider.variable` names, `inline` takes \
-                  `provider.value`, `postgres` is the fleet's row in the `[database]`.",
+                  `provider.value`, `kubernetes` reads the Secret `provider.name`, `aws` the secret `provider.secret` of AWS \
+                  Secrets Manager, `postgres` is the fleet's row in the `[database]`.",
             example: Literal::Text("file"),
         },
         Key {
@@ -97,10 +98,61 @@ const PROVIDER: Section = Section {
             example: Literal::Text("-----BEGIN PRIVATE KEY-----\n…"),
         },
         Key {
+            path: "provider.name",
+            kind: Kind::ObjectName,
+            default: Default::Unset("it is needed for kind `kubernetes` alone"),
+            doc: "The Kubernetes Secret that holds the ring or the key.",
+            example: Literal::Text("oneseal-ring"),
+        },
+        Key {
+            path: "provider.namespace",
+            kind: Kind::ObjectName,
+            default: Default::Unset("the pod's own, or that of the kubeconfig's context"),
+            doc: "The namespace of the Secret, for kind `kubernetes`.",
+            example: Literal::Text("identity"),
+        },
+        Key {
+            path: "provider.kubeconfig",
+            kind: Kind::Path,
+            default: Default::Unset("the pod's own service account, or what `kubectl` would use"),
+            doc: "The kubeconfig by which the API server is reached, for kind `kubernetes`.",
+            example: Literal::Text("/etc/oneseal/kubeconfig"),
+        },
+        Key {
+            path: "provider.context",
+            kind: Kind::Line { words: "the name of a context of the kubeconfig" },
+            default: Default::Unset("the kubeconfig's current one"),
+            doc: "The context of the kubeconfig, for kind `kubernetes`.",
+            example: Literal::Text("production"),
+        },
+        Key {
+            path: "provider.secret",
+            kind: Kind::Line { words: "a secret's name or ARN" },
+            default: Default::Unset("it is needed for kind `aws` alone"),
+            doc: "The secret of AWS Secrets Manager that holds the ring or the key: its name, its ARN, or its ARN without the last \
+                  six characters.",
+            example: Literal::Text("prod/oneseal-ring"),
+        },
+        Key {
+            path: "provider.region",
+            kind: Kind::Line { words: "a region, such as \"eu-west-1\"" },
+            default: Default::Unset("that of the ARN, else the one that the AWS SDK finds (AWS_REGION, profile, instance)"),
+            doc: "The region of the secret, for kind `aws`.",
+            example: Literal::Text("eu-west-1"),
+        },
+        Key {
+            path: "provider.endpoint",
+            kind: Kind::Line { words: "a URL" },
+            default: Default::Unset("that of the region, or AWS_ENDPOINT_URL_SECRETS_MANAGER"),
+            doc: "Another endpoint of Secrets Manager, for kind `aws`: a VPC endpoint, or an emulator.",
+            example: Literal::Text("https://vpce-0123.secretsmanager.eu-west-1.vpce.amazonaws.com"),
+        },
+        Key {
             path: "provider.uri",
             kind: Kind::ProviderUri,
             default: Default::Unset("`provider.kind` names the provider instead"),
-            doc: "The provider as one URI, `file:PATH`, `env:NAME` or `postgres:URL` (with `?fleet=NAME` for another fleet than \
+            doc: "The provider as one URI, `file:PATH`, `env:NAME`, `k8s:NS/NAME` (with `?context=` and `&kubeconfig=`), `aws:NAME-OR-ARN` \
+                  (with `?region=`, `&member=` and `&endpoint=`) or `postgres:URL` (with `?fleet=NAME` for another fleet than \
                   `ring.fleet`): the form that command lines take. Not together \
                   with `provider.kind` in the same source; a stronger source's choice replaces a weaker one's.",
             example: Literal::Text("file:/var/lib/oneseal/keyring.json"),
@@ -226,9 +278,10 @@ const KEK: Section = Section {
     keys: &[
         Key {
             path: "kek.kind",
-            kind: Kind::Choice { words: &["file", "env", "inline"], later: &["kubernetes", "k8s", "aws"] },
+            kind: Kind::Choice { words: &["file", "env", "inline", "kubernetes", "aws"], later: &[] },
             default: Default::Unset("the ring is then not sealed, or this replica is `public-only`"),
-            doc: "`file` reads `kek.path`, `env` the variable that `kek.variable` names, `inline` takes `kek.value`.",
+            doc: "`file` reads `kek.path`, `env` the variable that `kek.variable` names, `inline` takes `kek.value`, \
+                  `kubernetes` reads the Secret `kek.name`, `aws` the secret `kek.secret`.",
             example: Literal::Text("file"),
         },
         Key {
@@ -253,10 +306,67 @@ const KEK: Section = Section {
             example: Literal::Text("…"),
         },
         Key {
+            path: "kek.name",
+            kind: Kind::ObjectName,
+            default: Default::Unset("it is needed for kind `kubernetes` alone"),
+            doc: "The Kubernetes Secret that holds the KEK.",
+            example: Literal::Text("oneseal-kek"),
+        },
+        Key {
+            path: "kek.namespace",
+            kind: Kind::ObjectName,
+            default: Default::Unset("the pod's own, or that of the kubeconfig's context"),
+            doc: "The namespace of the Secret, for kind `kubernetes`.",
+            example: Literal::Text("identity"),
+        },
+        Key {
+            path: "kek.kubeconfig",
+            kind: Kind::Path,
+            default: Default::Unset("the pod's own service account, or what `kubectl` would use"),
+            doc: "The kubeconfig by which the API server is reached, for kind `kubernetes`.",
+            example: Literal::Text("/etc/oneseal/kubeconfig"),
+        },
+        Key {
+            path: "kek.context",
+            kind: Kind::Line { words: "the name of a context of the kubeconfig" },
+            default: Default::Unset("the kubeconfig's current one"),
+            doc: "The context of the kubeconfig, for kind `kubernetes`.",
+            example: Literal::Text("production"),
+        },
+        Key {
+            path: "kek.secret",
+            kind: Kind::Line { words: "a secret's name or ARN" },
+            default: Default::Unset("it is needed for kind `aws` alone"),
+            doc: "The secret of AWS Secrets Manager that holds the KEK: its name, its ARN, or its ARN without the last \
+                  six characters.",
+            example: Literal::Text("prod/oneseal-kek"),
+        },
+        Key {
+            path: "kek.region",
+            kind: Kind::Line { words: "a region, such as \"eu-west-1\"" },
+            default: Default::Unset("that of the ARN, else the one that the AWS SDK finds (AWS_REGION, profile, instance)"),
+            doc: "The region of the secret, for kind `aws`.",
+            example: Literal::Text("eu-west-1"),
+        },
+        Key {
+            path: "kek.endpoint",
+            kind: Kind::Line { words: "a URL" },
+            default: Default::Unset("that of the region, or AWS_ENDPOINT_URL_SECRETS_MANAGER"),
+            doc: "Another endpoint of Secrets Manager, for kind `aws`: a VPC endpoint, or an emulator.",
+            example: Literal::Text("https://vpce-0123.secretsmanager.eu-west-1.vpce.amazonaws.com"),
+        },
+        Key {
+            path: "kek.member",
+            kind: Kind::MemberName,
+            default: Default::Unset("the value is the KEK itself"),
+            doc: "The member that holds the KEK, where the value of a secret of kind `aws` is a JSON object of several.",
+            example: Literal::Text("kek"),
+        },
+        Key {
             path: "kek.uri",
             kind: Kind::KekUri,
             default: Default::Unset("`kek.kind` names the KEK's place instead"),
-            doc: "The place of the KEK as one URI, `file:PATH` or `env:NAME`. Not together with `kek.kind` in the same source.",
+            doc: "The place of the KEK as one URI, `file:PATH`, `env:NAME`, `k8s:NS/NAME` or `aws:NAME-OR-ARN`. Not together with `kek.kind` in the same source.",
             example: Literal::Text("file:/run/secrets/oneseal-kek"),
         },
         Key {

@@ -114,12 +114,8 @@ fn a_provider_is_named_in_one_way() {
             "config.missing at provider.kind: provider.path (oneseal.toml:4) is set; it belongs to kind = \"file\"",
         ),
         (
-            "uri = \"aws:oneseal\"\n",
-            "config.not_available at provider.uri (oneseal.toml:4): this version opens no \"aws:\" provider, only \"file:\", \"env:\" and \"postgres:\"",
-        ),
-        (
             "kind = \"kubernetes\"\n",
-            "config.not_available at provider.kind (oneseal.toml:4): \"kubernetes\" is not in this version; it must be one of \"file\", \"env\", \"inline\", \"postgres\"",
+            "config.missing at provider.name: provider.kind (oneseal.toml:4) says kind \"kubernetes\", which needs it",
         ),
     ] {
         assert_eq!(case(provider).refused(), [expected], "{provider}");
