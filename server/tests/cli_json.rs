@@ -71,6 +71,19 @@ fn every_answer_is_as_its_schema_says() {
     judge.judge("keys-export", &judge.keys("export", &[&private[..], &["--out", &out]].concat()));
     judge.judge("error", &judge.keys("export", &private[..3]));
 
+    let socket = judge.replica.admin();
+    let recover = |more: &[&str]| {
+        run(oneseal(["keys", "recover", "--json", "--from-replica", text(&socket)]).args(more))
+    };
+    judge.judge("keys-recover", &recover(&["--yes"]));
+    let ring = judge.replica.dir.path().join("keyring.json");
+    let bytes = fs::read(&ring).expect("there");
+    fs::remove_file(&ring).expect("removed");
+    judge.judge("error", &recover(&[]));
+    judge.judge("keys-recover", &recover(&["--dry-run"]));
+    judge.judge("keys-recover", &recover(&["--yes"]));
+    assert_eq!(fs::read(&ring).expect("back"), bytes);
+
     judge.judge("keys-change", &judge.keys("rotate", &["--dry-run"]));
     judge.judge("keys-change", &judge.keys("rotate", &["--reason", "a test"]));
     judge.judge("error", &judge.keys("activate", &["--unproven-replicas"]));
