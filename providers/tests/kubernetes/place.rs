@@ -19,7 +19,7 @@ pub(crate) const QUICK_POLL: Duration = Duration::from_millis(200);
 /// The Secret of `deploy/kubernetes/rbac.yaml`.
 pub(crate) const SECRET: &str = "oneseal-ring";
 
-/// The account of `deploy/kubernetes/serviceaccount.yaml`.
+/// Its ServiceAccount.
 pub(crate) const ACCOUNT: &str = "oneseal";
 
 /// The rights as they are documented; the Role `oneseal-init` is made and not bound.
@@ -35,7 +35,6 @@ pub(crate) struct Tenant<'s> {
 impl<'s> Tenant<'s> {
     pub(crate) fn of(server: &'s KubeApiserver) -> Self {
         let namespace = server.create_namespace();
-        server.service_account(&namespace, ACCOUNT);
         server.apply(&RIGHTS.replace("namespace: oneseal", &format!("namespace: {namespace}")), false);
         let tenant = Self { server, namespace, home: tempfile::tempdir().unwrap() };
         tenant.until_allowed("update", SECRET);

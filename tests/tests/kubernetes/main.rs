@@ -3,4 +3,5 @@
 
 mod image;
 mod manifests;
+mod page;
 mod shipped;
