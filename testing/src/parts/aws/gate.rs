@@ -107,7 +107,6 @@ impl Shared {
         match &fault {
             Some(Fault::CutBefore) => return Err(Cut),
             Some(Fault::Hang) => std::future::pending().await,
-            #[expect(clippy::disallowed_methods, reason = "a slow service is what this plays")]
             Some(Fault::Delay(time)) => tokio::time::sleep(*time).await,
             Some(fault) => {
                 if let Some(answer) = fault.answer(asked.dialect) {
