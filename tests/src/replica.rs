@@ -22,6 +22,8 @@ pub struct Start {
     pub provider: String,
     /// More configuration, as whole tables.
     pub more: String,
+    /// More of its environment.
+    pub variables: Vec<(String, String)>,
     /// The value of `ONESEAL_LOG`.
     pub log: &'static str,
     /// `issuer.algorithms`.
@@ -38,6 +40,7 @@ impl Start {
             issuer: issuer.into(),
             provider: format!("kind = \"file\"\npath = {key:?}\ndurable = true\n"),
             more: "[admin]\nmint = true\nmint_audiences = [\"test\", \"other\"]\n".to_owned(),
+            variables: Vec::new(),
             log: "info",
             algorithms: vec![Algorithm::Rs256, Algorithm::Es256, Algorithm::EdDsa],
             environment: Vec::new(),
@@ -67,6 +70,7 @@ impl Start {
             .arg(self.config())
             .arg("--ready-file")
             .arg(self.ready_file())
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .env("ONESEAL_LOG", self.log)
             .stdout(log.try_clone().expect("a second handle"))
             .stderr(log)
