@@ -68,28 +68,28 @@ fn what_a_secret_holds_is_judged_by_its_name_and_form() {
     let Some(_) = KubeApiserver::shared() else { return };
     let once = STANDARD.encode(P256).into_bytes();
     let twice = STANDARD.encode(&once).into_bytes();
-    let other = include_bytes!("vectors/ring/rsa.pem");
+    let other: &[u8] = include_bytes!("vectors/ring/rsa.pem");
     let both = [P256, other].concat();
-    let cases: [(&str, Vec<(&str, &[u8])>, Result<Option<&str>, &str>); 10] = [
-        ("Opaque", vec![("current.pem", P256)], Ok(None)),
+    let cases = [
+        ("Opaque", vec![("current.pem", P256)], Ok::<Option<&str>, &str>(None)),
         // Encoded by hand, and once more by whoever applied it.
-        ("Opaque", vec![("current.pem", &once)], Ok(None)),
-        ("Opaque", vec![("current.pem", &twice)], Err("key.encoded_twice")),
-        ("Opaque", vec![("current.pem", &both)], Err("key.two_private_keys")),
+        ("Opaque", vec![("current.pem", &*once)], Ok(None)),
+        ("Opaque", vec![("current.pem", &*twice)], Err("key.encoded_twice")),
+        ("Opaque", vec![("current.pem", &*both)], Err("key.two_private_keys")),
         ("Opaque", vec![("current.pem", P256), ("current.ES256.pem", other)], Err("key.algorithm_unfit")),
         (
             "Opaque",
-            vec![("current.pem", P256), ("next.pem", other), ("README", b"text")],
+            vec![("current.pem", P256), ("next.pem", other), ("README", &b"text"[..])],
             Ok(Some("provider.ignored_entry")),
         ),
-        ("Opaque", vec![("current.pem", b"")], Err("key.empty")),
+        ("Opaque", vec![("current.pem", &b""[..])], Err("key.empty")),
         ("Opaque", vec![("password", P256)], Err("provider.not_found")),
         (
             "kubernetes.io/tls",
-            vec![("tls.crt", b"c"), ("tls.key", P256)],
+            vec![("tls.crt", &b"c"[..]), ("tls.key", P256)],
             Ok(Some("provider.rotates_in_place")),
         ),
-        ("kubernetes.io/basic-auth", vec![("username", b"u")], Err("provider.malformed")),
+        ("kubernetes.io/basic-auth", vec![("username", &b"u"[..])], Err("provider.malformed")),
     ];
     for (kind, data, verdict) in cases {
         let cluster = Cluster::new().unwrap();

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
 
-use oneseal_testing::parts::{KubeApiserver, KubeApiserverOptions, Proxy};
+use oneseal_testing::parts::{KubeApiserver, KubeApiserverOptions, Meddling, Proxy};
 use serde_json::{Value, json};
 
 /// `TEST_KUBERNETES` asks for another version than the usual one; KUBEBUILDER_ASSETS brings its own.
@@ -281,6 +281,54 @@ spec:
       containers:
       - {name: issuer, image: x}
 ";
+
+#[test]
+fn a_gateway_passes_on_answers_cuts_and_holds_by_verb_and_counts() {
+    let Some(server) = KubeApiserver::shared() else { return };
+    let (namespace, gateway) = (server.create_namespace(), server.gateway());
+    server.service_account(&namespace, "writer");
+    let rules = json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["create", "get"]}]);
+    server.grant(&namespace, "writer", &rules);
+    let token = server.token(&namespace, "writer", &[], 600, None);
+    let path = format!("/api/v1/namespaces/{namespace}/secrets");
+    let ask = |method: &str, path: &str, body: &str| {
+        let mut stream = TcpStream::connect(gateway.address()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer);
+        answer.split(' ').nth(1).map(|status| status.parse::<u16>().unwrap())
+    };
+    let made = |name: &str| server.request("GET", &format!("{path}/{name}"), None).0 == 200;
+    let secret = |name: &str| json!({"metadata": {"name": name}}).to_string();
+    assert_eq!(ask("GET", &format!("{path}/none"), ""), Some(404));
+    let answer = Meddling::Answer { status: 429, headers: vec![("retry-after", "7")], body: String::new() };
+    gateway.meddle("get", answer, 1);
+    let asked = ["none", "none"].map(|name| ask("GET", &format!("{path}/{name}"), ""));
+    assert_eq!(asked, [Some(429), Some(404)]);
+    for (meddling, is_made) in [(Meddling::CutBefore, false), (Meddling::CutAfter, true)] {
+        gateway.meddle("create", meddling, 1);
+        let name = format!("made-{is_made}");
+        assert_eq!((ask("POST", &path, &secret(&name)), made(&name)), (None, is_made));
+    }
+    gateway.meddle("create", Meddling::Hold, 1);
+    std::thread::scope(|scope| {
+        let held = scope.spawn(|| ask("POST", &path, &secret("held")));
+        while gateway.seen("create") < 3 {
+            std::thread::yield_now();
+        }
+        assert!(!made("held"));
+        gateway.release();
+        assert_eq!(held.join().unwrap(), Some(201));
+    });
+    assert_eq!((gateway.seen("get"), gateway.seen("create"), gateway.seen("watch")), (3, 3, 0));
+}
 
 #[test]
 fn a_kubeconfig_leads_to_the_server_or_to_a_proxy_before_it() {

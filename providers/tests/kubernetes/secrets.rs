@@ -25,7 +25,8 @@ fn opaque_and_certificate_secrets_are_read_and_others_are_named() {
                 let mut found: Vec<_> =
                     record.entries.iter().map(|(name, value)| (name, value.expose())).collect();
                 let mut wanted = data.clone();
-                (found.sort(), wanted.sort());
+                found.sort();
+                wanted.sort();
                 assert_eq!(found, wanted, "{kind}");
                 assert_eq!(record.change_id, None);
             }
