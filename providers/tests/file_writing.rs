@@ -111,6 +111,32 @@ fn the_lone_ring_of_a_directory_stays_a_file() {
     assert_eq!(fs::read(dir.path().join("keyring.json")).unwrap(), b"{ }");
 }
 
+/// A template or a full disk leaves it so, and whoever still has the record puts it back over just that.
+#[test]
+fn an_empty_file_is_no_record_and_can_be_replaced_at_the_revision_that_it_is_told_at() {
+    let dir = temp_dir();
+    let path = dir.path().join("key");
+    let first = create(&path, Entries::single("any", "one")).unwrap();
+    fs::write(&path, "").unwrap();
+    let provider = FileProvider::new(&path);
+    block_on(async {
+        let empty = provider.load().await.unwrap_err();
+        assert_eq!(empty.kind(), ErrorKind::Malformed);
+        let at = empty.revision().unwrap().clone();
+        let late = provider
+            .replace(&first, Entries::single("any", "two"), change(Uuid::new_v4()))
+            .await
+            .unwrap_err();
+        assert_eq!(late.kind(), ErrorKind::Conflict);
+        let again =
+            provider.replace(&at, Entries::single("any", "one"), change(Uuid::new_v4())).await.unwrap();
+        assert_eq!((&again, fs::read(&path).unwrap().as_slice()), (&first, b"one".as_slice()));
+        let late =
+            provider.replace(&at, Entries::single("any", "two"), change(Uuid::new_v4())).await.unwrap_err();
+        assert_eq!(late.kind(), ErrorKind::Conflict, "it is empty no more");
+    });
+}
+
 #[test]
 fn refusals_say_why_and_leave_nothing_behind() {
     let dir = temp_dir();

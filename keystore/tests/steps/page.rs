@@ -19,7 +19,8 @@ fn each_code_of_a_key_verb_has_its_row_and_each_row_its_code() {
     let home = Path::new(env!("CARGO_MANIFEST_DIR"));
     let read =
         |path: &str| fs::read_to_string(home.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
-    let sources = ["src/steps/refusal.rs", "src/executor/error.rs"].map(read);
+    let files = ["src/steps/refusal.rs", "src/executor/error.rs", "src/executor/recover/decide.rs"];
+    let sources = files.map(read);
     let of_verbs = read("../server/src/refusals.rs");
     // Key verbs want `--yes` as others do. The rest of that file is explained in docs/json/README.md.
     let (wants_yes, _) = of_verbs.split_once("pub(crate) const").unwrap();

@@ -146,8 +146,9 @@ fn check_place(
     }
     let (size, most) = (held.entries.total_bytes(), description.max_bytes);
     if size > most {
-        let message =
-            format!("the ring has {size} bytes, and {place} takes {most}; nothing was done, and nothing was sent");
+        let message = format!(
+            "the ring has {size} bytes, and {place} takes {most}; nothing was done, and nothing was sent"
+        );
         return Err(Failure::refused(message).with_code(MIGRATE_PLACE).with_hint(
             "Keys that have left, and their tombstones, stay in the ring: a place of another kind takes more.",
         ));

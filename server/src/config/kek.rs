@@ -69,12 +69,7 @@ fn by_uri(values: &Values, findings: &mut Findings) -> Option<ProviderChoice> {
 }
 
 /// The provider that a URI names. The kinds that cannot be one were refused where the value was read.
-fn of_uri(
-    uri: &ProviderUri,
-    path: &str,
-    values: &Values,
-    findings: &mut Findings,
-) -> Option<ProviderChoice> {
+fn of_uri(uri: &ProviderUri, path: &str, values: &Values, findings: &mut Findings) -> Option<ProviderChoice> {
     match uri {
         ProviderUri::File(path) => Some(ProviderChoice::File { path: path.clone(), durable: true }),
         ProviderUri::Env(variable) => Some(ProviderChoice::Env { variable: variable.clone() }),

@@ -144,7 +144,9 @@ impl Kind {
             Self::IssuerUrl => "an https URL".to_owned(),
             Self::ProviderUri => "a provider's URI, such as \"file:PATH\"".to_owned(),
             Self::PassphraseUri => "the place of a passphrase, \"file:PATH\" or \"env:NAME\"".to_owned(),
-            Self::KekUri => "the place of a key-encryption key, such as \"file:PATH\" or \"env:NAME\"".to_owned(),
+            Self::KekUri => {
+                "the place of a key-encryption key, such as \"file:PATH\" or \"env:NAME\"".to_owned()
+            }
             Self::KekUris => "a list of places of key-encryption keys, such as [\"file:PATH\"]".to_owned(),
             Self::MemberName => "the name of a member of a JSON object".to_owned(),
             Self::ObjectName => "a name of lower-case letters, digits, dots and hyphens".to_owned(),

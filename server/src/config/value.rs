@@ -280,10 +280,7 @@ fn provider(text: &str) -> Result<Value, Fault> {
             Ok(Value::Provider(uri))
         }
         uri => {
-            let message = format!(
-                "this version opens no \"{}:\" provider",
-                uri.scheme()
-            );
+            let message = format!("this version opens no \"{}:\" provider", uri.scheme());
             Err(Fault { code: &codes::NOT_AVAILABLE, message, at: None })
         }
     }

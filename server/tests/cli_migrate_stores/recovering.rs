@@ -60,10 +60,12 @@ fn a_secret_that_was_deleted_comes_back_from_the_replica_that_serves_it() {
         let socket = world.dir.path().join(format!("{name}.sock"));
         let recover = ["keys", "recover", "--from-replica", name, "--admin", text(&socket)];
         run(&mut world.command(&recover)).refused(64, &["keys.wants_yes", "there is no record"]);
-        let done = run(&mut world.command(&[recover.as_slice(), &["--yes", "--json"]].concat())).done().json();
+        let done =
+            run(&mut world.command(&[recover.as_slice(), &["--yes", "--json"]].concat())).done().json();
         assert_eq!(done["changes"][0]["kind"], "ring.recovered", "{kind:?}: {done}");
         assert!(world.document(&place) == Some(before), "{kind:?}: byte for byte");
-        let again = run(&mut world.command(&[recover.as_slice(), &["--yes", "--json"]].concat())).done().json();
+        let again =
+            run(&mut world.command(&[recover.as_slice(), &["--yes", "--json"]].concat())).done().json();
         assert_eq!(again["repeated"], true, "{kind:?}: {again}");
     }
 }

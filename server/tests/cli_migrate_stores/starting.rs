@@ -56,12 +56,16 @@ fn a_sealed_ring_is_made_in_each_with_its_kek_in_the_other_and_read_back() {
         let (place, kek) = (world.place(kind), world.place(other));
         let hex: String = kek_bytes(2).iter().map(|byte| format!("{byte:02x}")).collect();
         match &kek.at {
-            At::Aws(name) => drop(world.aws.call(
-                "CreateSecret",
-                &json!({ "Name": name, "SecretString": hex }),
-            )),
+            At::Aws(name) => {
+                drop(world.aws.call("CreateSecret", &json!({ "Name": name, "SecretString": hex })))
+            }
             At::Kubernetes(name) => {
-                drop(world.cluster.create_secret(&world.namespace, name, "Opaque", &[("kek", &kek_bytes(3))]));
+                drop(world.cluster.create_secret(
+                    &world.namespace,
+                    name,
+                    "Opaque",
+                    &[("kek", &kek_bytes(3))],
+                ));
             }
             _ => unreachable!("of the two"),
         }

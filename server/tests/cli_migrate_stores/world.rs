@@ -84,7 +84,8 @@ impl World {
         let dir = TempDir::new().expect("a directory");
         let (namespace, number) = (cluster.create_namespace(), AtomicU32::new(0));
         let world = Self { dir, postgres, cluster, gateway, aws, keeper, ring, namespace, number };
-        let rights = json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "create", "update"]}]);
+        let rights =
+            json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "create", "update"]}]);
         world.cluster.service_account(&world.namespace, "mover");
         world.cluster.grant(&world.namespace, "mover", &rights);
         let token = world.cluster.token(&world.namespace, "mover", &[], 600, None);
@@ -151,7 +152,8 @@ impl World {
             At::Kubernetes(name) => {
                 let path = format!("/api/v1/namespaces/{}/secrets/{name}", self.namespace);
                 let (status, secret) = self.cluster.request("GET", &path, None);
-                let value = (status == 200).then(|| secret["data"]["keyring.json"].as_str().map(str::to_owned));
+                let value =
+                    (status == 200).then(|| secret["data"]["keyring.json"].as_str().map(str::to_owned));
                 value.flatten().map(|value| STANDARD.decode(value).expect("base64"))
             }
             At::Aws(name) => {

@@ -136,7 +136,9 @@ const PROVIDER: Section = Section {
         Key {
             path: "provider.region",
             kind: Kind::Line { words: "a region, such as \"eu-west-1\"" },
-            default: Default::Unset("that of the ARN, else the one that the AWS SDK finds (AWS_REGION, profile, instance)"),
+            default: Default::Unset(
+                "that of the ARN, else the one that the AWS SDK finds (AWS_REGION, profile, instance)",
+            ),
             doc: "The region of the secret, for kind `aws`.",
             example: Literal::Text("eu-west-1"),
         },
@@ -344,7 +346,9 @@ const KEK: Section = Section {
         Key {
             path: "kek.region",
             kind: Kind::Line { words: "a region, such as \"eu-west-1\"" },
-            default: Default::Unset("that of the ARN, else the one that the AWS SDK finds (AWS_REGION, profile, instance)"),
+            default: Default::Unset(
+                "that of the ARN, else the one that the AWS SDK finds (AWS_REGION, profile, instance)",
+            ),
             doc: "The region of the secret, for kind `aws`.",
             example: Literal::Text("eu-west-1"),
         },
