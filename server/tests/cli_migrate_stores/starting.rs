@@ -1,6 +1,6 @@
 //! First rings, reports and refused starts, with the key in a Kubernetes Secret and in AWS Secrets Manager.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use oneseal_testing::parts::{Fault, Meddling};
 use oneseal_testing::rings::kek_bytes;
@@ -40,11 +40,11 @@ fn codes(said: &Said) -> Vec<String> {
     errors.map(|finding| finding["code"].as_str().expect("a code").to_owned()).collect()
 }
 
-fn check(world: &World, config: &PathBuf) -> Said {
+fn check(world: &World, config: &Path) -> Said {
     run(&mut world.command(&["check", "--config", text(config), "--json"]))
 }
 
-fn serve(world: &World, config: &PathBuf) -> Said {
+fn serve(world: &World, config: &Path) -> Said {
     run(&mut world.command(&["serve", "--config", text(config), "--log-format", "human"]))
 }
 

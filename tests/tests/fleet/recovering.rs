@@ -128,6 +128,6 @@ async fn a_row_that_is_lost_comes_back_from_the_replica_that_is_named_with_an_ev
     }
     assert_eq!(events(&scene.database).iter().filter(|kind| *kind == "ring.recovered").count(), 3);
     for bodies in readers.end().await {
-        assert_eq!(bodies, [before.clone()], "nothing that is served has changed");
+        assert_eq!(bodies, std::slice::from_ref(&before), "nothing that is served has changed");
     }
 }
