@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use oneseal_coordination::{Clock, SystemClock, UnixTime};
+
 use super::refusal::Refusal;
 
 /// Known callers: one with a key that lasts, and those whom STS gave a session.
@@ -9,8 +11,8 @@ use super::refusal::Refusal;
 /// Nobody verifies signatures here: who names a known key is believed.
 #[derive(Debug, Default)]
 pub(super) struct Callers {
-    /// By access key id: whether the session goes on.
-    sessions: HashMap<String, bool>,
+    /// By access key id: until when the session goes on.
+    sessions: HashMap<String, UnixTime>,
     is_without_key: bool,
 }
 
@@ -20,13 +22,13 @@ pub(super) const ACCESS_KEY_ID: &str = "test-access-key";
 pub(super) const SECRET_ACCESS_KEY: &str = "test-secret-access-key";
 
 impl Callers {
-    pub(super) fn remember(&mut self, access_key_id: String) {
-        self.sessions.insert(access_key_id, true);
+    pub(super) fn remember(&mut self, access_key_id: String, until: UnixTime) {
+        self.sessions.insert(access_key_id, until);
     }
 
     /// Ends all sessions.
     pub(super) fn expire(&mut self) {
-        self.sessions.values_mut().for_each(|goes_on| *goes_on = false);
+        self.sessions.values_mut().for_each(|until| *until = UnixTime(0));
     }
 
     /// Takes away the key that lasts.
@@ -40,8 +42,8 @@ impl Callers {
             return Err(Refusal::new(400, "MissingAuthenticationTokenException", message));
         };
         match self.sessions.get(id) {
-            Some(true) => Ok(()),
-            Some(false) => {
+            Some(until) if SystemClock.wall() < *until => Ok(()),
+            Some(_) => {
                 let message = "The security token included in the request is expired";
                 Err(Refusal::new(400, "ExpiredTokenException", message))
             }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
@@ -13,6 +14,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use oneseal_coordination::{Clock, SystemClock};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
@@ -154,13 +156,17 @@ impl Shared {
         let trust = self.state().trust.clone();
         // Before it is anybody's turn: the issuer may need AWS to answer.
         trust.verify(asked, &self.account).await?;
-        let answer = self.carry_out(asked).await;
-        if let Some(id) = sts::access_key_id(answer.body()) {
-            self.state().callers.remember(id);
-        }
-        Ok(answer)
+        let (head, body) = self.carry_out(asked).await.into_parts();
+        let until = SystemClock.wall() + trust.session.unwrap_or(HOUR);
+        let Some((id, body)) = sts::session(&body, until) else {
+            return Ok(Response::from_parts(head, body));
+        };
+        self.state().callers.remember(id, until);
+        Ok(Response::from_parts(head, body.into()))
     }
 }
+
+const HOUR: Duration = Duration::from_secs(3600);
 
 async fn serve(listener: TcpListener, shared: Arc<Shared>, mut stopped: oneshot::Receiver<Infallible>) {
     let listener = tokio::net::TcpListener::from_std(listener).expect("a listening socket");

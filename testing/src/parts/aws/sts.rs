@@ -5,9 +5,12 @@
 //! trust policy decides by audience and subject. The codes are AWS's; where AWS's reference gives no message for a
 //! case, the message is ours.
 
+use std::time::Duration;
+
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::jwk::JwkSet;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
+use oneseal_coordination::UnixTime;
 use serde_json::Value;
 
 use super::asked::Asked;
@@ -22,6 +25,8 @@ pub(super) const ACTION: &str = "AssumeRoleWithWebIdentity";
 pub(super) struct Trust {
     pub(super) issuers: Vec<Issuer>,
     pub(super) roles: Vec<Role>,
+    /// How long its sessions last; an hour, where nothing is said.
+    pub(super) session: Option<Duration>,
 }
 
 /// An identity provider of the account.
@@ -177,9 +182,15 @@ fn invalid(message: impl Into<String>) -> Refusal {
     Refusal::new(400, "InvalidIdentityToken", message)
 }
 
-/// The access key in what STS hands out.
-pub(super) fn access_key_id(answer: &[u8]) -> Option<String> {
+/// The access key in what STS hands out, and the answer with `until` as the end of its session.
+pub(super) fn session(answer: &[u8], until: UnixTime) -> Option<(String, String)> {
     let answer = std::str::from_utf8(answer).ok()?;
-    let (_, after) = answer.split_once("<AccessKeyId>")?;
-    after.split_once("</AccessKeyId>").map(|(id, _)| id.to_owned())
+    let id = element(answer, "AccessKeyId")?;
+    let end = element(answer, "Expiration")?;
+    Some((id.to_owned(), answer.replacen(end, &until.to_string(), 1)))
+}
+
+fn element<'a>(xml: &'a str, name: &str) -> Option<&'a str> {
+    let (_, after) = xml.split_once(&format!("<{name}>"))?;
+    after.split_once(&format!("</{name}>")).map(|(text, _)| text)
 }
