@@ -101,7 +101,9 @@ impl AwsProvider {
         })
     }
 
-    /// The roles of which the record consists: with a ring document under AWSCURRENT that alone, else all that have a value.
+    /// The roles of which the record consists: with a ring document under AWSCURRENT that alone, else all that have a
+    /// value. A ring under another label is what AWSCURRENT was before somebody wrote over it: taken for the record, it
+    /// would hide that.
     async fn roles(
         &self,
         client: &Client,
@@ -112,7 +114,7 @@ impl AwsProvider {
         let mut roles = Vec::new();
         for (role, version) in stages.roles() {
             let counts = role == Role::Current
-                || !is_document && self.learn(client, role, version, described).await?.is_some();
+                || !is_document && self.learn(client, role, version, described).await? == Some(false);
             if counts {
                 roles.push((role, version.to_owned()));
             }
@@ -150,7 +152,12 @@ impl AwsProvider {
 
     /// Lets go of every value that the record does not consist of any more.
     fn settle(&self, observed: &Observed) {
-        self.values().0.retain(|version, _| observed.roles.iter().any(|(_, wanted)| wanted == version));
+        let counts = |version: &str| observed.roles.iter().any(|(_, wanted)| wanted == version);
+        // A ring that was looked at and does not count: it would be read again at each look.
+        let is_passed_over = |version: &str| {
+            !observed.is_document && observed.stages.roles().any(|(_, labelled)| labelled == version)
+        };
+        self.values().0.retain(|version, _| counts(version) || is_passed_over(version));
     }
 
     fn entries(&self, observed: &Observed) -> Option<Entries> {

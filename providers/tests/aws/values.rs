@@ -5,7 +5,7 @@ use oneseal_testing::block_on;
 use oneseal_testing::parts::{Aws, Fault};
 use serde_json::json;
 
-use crate::place::{RING, change, document, entries, made, of, provider, put};
+use crate::place::{RING, change, document, entries, finish, made, of, provider, put};
 
 const PEM: &str = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEI…\n-----END PRIVATE KEY-----\n";
 
@@ -117,6 +117,29 @@ fn what_is_no_record_is_told_by_its_label_and_without_its_value() {
         let none = provider(&aws).load().await.unwrap_err();
         assert_eq!(none.kind(), ErrorKind::Malformed);
         assert!(none.to_string().contains("no version has the label AWSCURRENT, only AWSPENDING"), "{none}");
+    });
+}
+
+#[test]
+fn a_ring_counts_under_awscurrent_alone_and_no_version_is_read_twice() {
+    let Some(aws) = Aws::start() else { return };
+    let ring = made(&aws, &document(1));
+    block_on(async {
+        let provider = provider(&aws);
+        let first = provider.load().await.unwrap();
+        // What it was before is under AWSPREVIOUS then.
+        let other = put(&aws, "no key", "AWSCURRENT");
+        aws.reset_counts();
+        for _ in 0..3 {
+            let record = provider.load().await.unwrap();
+            assert_eq!(entries(&record), [("current", "no key".to_owned())]);
+        }
+        assert_eq!(aws.counts()["GetSecretValue"], 1, "the ring had been read before");
+
+        finish(&aws, &other, &ring);
+        let back = provider.load().await.unwrap();
+        assert_eq!(entries(&back), [(Entries::KEYRING, document(1))]);
+        assert_eq!(back.revision, first.revision);
     });
 }
 
