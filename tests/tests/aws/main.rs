@@ -2,7 +2,16 @@
 //! whether AWS takes their tokens.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../rotation/caches.rs"]
+mod caches;
+mod fleet;
+mod identity;
+mod outage;
+mod replaced;
+mod rotation;
 #[path = "../interop/signing.rs"]
 mod signing;
 mod sts;
 mod support;
+#[path = "../postgres/world.rs"]
+mod world;
