@@ -32,7 +32,7 @@ impl ProviderFixture for Secret {
 
     fn provider(&self) -> Arc<dyn SecretProvider> {
         let Some((tenant, gateway)) = &self.real else { return Arc::new(self.stand_in.clone()) };
-        let options = tenant.by(&gateway.kubeconfig(&tenant.token())).poll_every(QUICK_POLL);
+        let options = tenant.by(&gateway.kubeconfig(tenant.shared_token())).poll_every(QUICK_POLL);
         Arc::new(KubernetesProvider::new(options).unwrap())
     }
 

@@ -1,6 +1,7 @@
 //! What these tests share: an account with the documented rights in a namespace of its own, and handles on its Secret.
 
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use oneseal_coordination::EventDraft;
@@ -30,13 +31,14 @@ pub(crate) struct Tenant<'s> {
     pub(crate) server: &'s KubeApiserver,
     pub(crate) namespace: String,
     home: TempDir,
+    token: OnceLock<String>,
 }
 
 impl<'s> Tenant<'s> {
     pub(crate) fn of(server: &'s KubeApiserver) -> Self {
         let namespace = server.create_namespace();
         server.apply(&RIGHTS.replace("namespace: oneseal", &format!("namespace: {namespace}")), false);
-        let tenant = Self { server, namespace, home: tempfile::tempdir().unwrap() };
+        let tenant = Self { server, namespace, home: tempfile::tempdir().unwrap(), token: OnceLock::new() };
         tenant.until_allowed("update", SECRET);
         tenant
     }
@@ -68,6 +70,11 @@ impl<'s> Tenant<'s> {
 
     pub(crate) fn token(&self) -> String {
         self.server.token(&self.namespace, ACCOUNT, &[], 600, None)
+    }
+
+    /// A token for many.
+    pub(crate) fn shared_token(&self) -> &str {
+        self.token.get_or_init(|| self.token())
     }
 
     /// A file with this text, as long as the tenant lives.

@@ -171,9 +171,9 @@ fn a_watch_is_of_the_one_secret_and_costs_one_request() {
         }
     });
     assert_eq!(gateway.seen("watch"), 1);
-    // The first look, one when the watch had begun, and one for each change; a hint may come while one is under way.
+    // A hundred waits were given up, some of them while they read: far fewer reads than that.
     let reads = gateway.seen("get");
-    assert!((6..=18).contains(&reads), "{reads} reads for five changes");
+    assert!((6..60).contains(&reads), "{reads} reads for five changes");
     let watch = server.wait_for_audited("a watch", |line| line.user == tenant.user() && line.verb == "watch");
     assert_eq!((&*watch.name, &*watch.resource), (SECRET, "secrets"));
 }

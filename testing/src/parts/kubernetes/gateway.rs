@@ -11,6 +11,7 @@ use futures_util::stream;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Bytes, Frame, Incoming};
+use hyper::client::conn::http1::SendRequest;
 use hyper::header::HOST;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
@@ -185,7 +186,7 @@ impl Shared {
     async fn answer(
         &self,
         request: Request<Incoming>,
-        upstream: &Mutex<JoinSet<()>>,
+        upstream: &Upstream,
     ) -> Result<Response<UnsyncBoxBody<Bytes, hyper::Error>>, Cut> {
         match self.take(verb(&request)) {
             None => self.pass_on(request, upstream).await,
@@ -219,18 +220,44 @@ impl Shared {
     async fn pass_on(
         &self,
         mut request: Request<Incoming>,
-        upstream: &Mutex<JoinSet<()>>,
+        upstream: &Upstream,
     ) -> Result<Response<UnsyncBoxBody<Bytes, hyper::Error>>, Cut> {
         let host = self.upstream.address().to_string().parse().map_err(|_| Cut)?;
         request.headers_mut().insert(HOST, host);
-        let Connected { mut sender, connection } = self.upstream.connect().await.map_err(|_| Cut)?;
-        {
-            let mut upstream = upstream.lock().unwrap_or_else(PoisonError::into_inner);
-            // It ends with its answer, or with the gateway.
-            upstream.spawn(async move { drop(connection.await) });
-        }
+        let mut sender = match upstream.take() {
+            Some(sender) if !sender.is_closed() => sender,
+            _ => {
+                let Connected { sender, connection } = self.upstream.connect().await.map_err(|_| Cut)?;
+                upstream.drive(async move { drop(connection.await) });
+                sender
+            }
+        };
+        sender.ready().await.map_err(|_| Cut)?;
         let response = sender.send_request(request).await.map_err(|_| Cut)?;
+        upstream.keep(sender);
         Ok(response.map(BodyExt::boxed_unsync))
+    }
+}
+
+/// The connection to the API server behind one client's, whose requests come one after the other.
+#[derive(Debug, Default)]
+struct Upstream {
+    sender: Mutex<Option<SendRequest<Incoming>>>,
+    driven: Mutex<JoinSet<()>>,
+}
+
+impl Upstream {
+    fn take(&self) -> Option<SendRequest<Incoming>> {
+        self.sender.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn keep(&self, sender: SendRequest<Incoming>) {
+        *self.sender.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender);
+    }
+
+    /// It ends with its last answer, or with the client's connection.
+    fn drive(&self, connection: impl Future<Output = ()> + Send + 'static) {
+        self.driven.lock().unwrap_or_else(PoisonError::into_inner).spawn(connection);
     }
 }
 
@@ -266,7 +293,7 @@ async fn serve(
             Either::Left(stream) => {
                 let shared = Arc::clone(shared);
                 connections.spawn(async move {
-                    let upstream = Mutex::new(JoinSet::new());
+                    let upstream = Upstream::default();
                     let service = service_fn(|request| shared.answer(request, &upstream));
                     let http = hyper::server::conn::http1::Builder::new();
                     drop(http.serve_connection(TokioIo::new(stream), service).await);
