@@ -8,6 +8,7 @@ use oneseal_testing::parts::KubeApiserver;
 use serde_json::{Value, json};
 
 use crate::shipped::{self, NAMESPACE, applied, configuration, in_force, manifests, moved, only, span};
+use crate::support::{Place, SECRET};
 
 #[test]
 fn a_strict_server_takes_every_manifest_and_refuses_a_field_that_is_misspelt() {
@@ -226,6 +227,35 @@ fn the_image_has_the_version_of_the_program() {
     let rust =
         wanted.lines().find_map(|line| line.strip_prefix("rust-version = ")).unwrap().trim_matches('"');
     assert!(shipped::text("Dockerfile").contains(&format!("ARG RUST={rust}\n")), "Rust {rust}");
+}
+
+/// In a pod of the Deployment the program would start: with the file of the ConfigMap, as the ServiceAccount.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_program_takes_the_configuration_that_is_shipped() {
+    let Some(place) = Place::new().await else { return };
+    let file = place.shipped_configuration();
+    let issuer = in_force(&std::fs::read_to_string(&file).unwrap(), "issuer.url");
+    let by = |who: &str, words: &[&str]| {
+        let mut command = std::process::Command::new(oneseal_tests::binary());
+        command.args(words).env_clear().env("KUBECONFIG", place.kubeconfig(who)).envs(place.variables());
+        command.output().unwrap()
+    };
+    let ring = format!("k8s:{}/{SECRET}", place.namespace);
+    let made = by("admin", &["keys", "init", "--provider", &ring, "--issuer", &issuer]);
+    assert!(made.status.success(), "{made:?}");
+    let words = ["check", "--strict", "--json", "--no-bind", "--offline", "--config", file.to_str().unwrap()];
+    let checked = by("replica", &words);
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
+    let report: Value = serde_json::from_slice(&checked.stdout).unwrap();
+    let codes: Vec<_> = report["findings"].as_array().unwrap().iter().map(|found| &found["code"]).collect();
+    assert_eq!(
+        codes,
+        ["rule.none"],
+        "who may have tokens is for its operator to say; and no service link is one of ours"
+    );
+    // Another key than there is would be one of ours.
+    std::fs::write(&file, std::fs::read_to_string(&file).unwrap().replace("kind =", "kin =")).unwrap();
+    assert_eq!(by("replica", &words).status.code(), Some(78));
 }
 
 /// The one command of the page that changes files.

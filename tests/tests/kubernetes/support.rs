@@ -25,6 +25,8 @@ pub(crate) struct Place {
     pub(crate) namespace: String,
     /// Between the replicas and the API server.
     pub(crate) proxy: Proxy,
+    /// Everything that is shipped, as the server took it.
+    objects: Vec<Value>,
     forwarder: Forwarder,
     dir: TempDir,
 }
@@ -33,7 +35,7 @@ impl Place {
     /// A namespace with everything that is shipped, and no ring. `None` where there is no kube-apiserver.
     pub(crate) async fn new() -> Option<Self> {
         let server = KubeApiserver::shared()?;
-        let (namespace, _) = shipped::applied(server);
+        let (namespace, objects) = shipped::applied(server);
         let forwarder = Forwarder::start().await;
         let place = Self {
             issuer: IssuerUrl::parse(&format!("http://{}", forwarder.address()), "test").unwrap(),
@@ -41,6 +43,7 @@ impl Place {
             dir: tempfile::tempdir().unwrap(),
             server,
             namespace,
+            objects,
             forwarder,
         };
         let token = server.token(&place.namespace, ACCOUNT, &[], 3600, None);
@@ -68,6 +71,22 @@ impl Place {
         path
     }
 
+    /// The file of the ConfigMap, as it is mounted.
+    pub(crate) fn shipped_configuration(&self) -> PathBuf {
+        self.write("oneseal.toml", &shipped::configuration(&self.objects))
+    }
+
+    /// The credentials of `who`: `replica`, `stranger`, `admin`.
+    pub(crate) fn kubeconfig(&self, who: &str) -> PathBuf {
+        self.dir.path().join(format!("{who}.kubeconfig"))
+    }
+
+    /// The environment of a pod here: its namespace, which a kubeconfig does not tell, and service links.
+    pub(crate) fn variables(&self) -> Vec<(String, String)> {
+        let namespace = ("ONESEAL__PROVIDER__NAMESPACE".to_owned(), self.namespace.clone());
+        service_links().into_iter().chain([namespace]).collect()
+    }
+
     /// How the replica `name` is started: with the times of a laboratory, and the environment that a Service called oneseal
     /// makes where service links are on.
     pub(crate) fn start(&self, name: &str) -> Start {
@@ -80,7 +99,7 @@ impl Place {
         start.provider = format!(
             "kind = \"kubernetes\"\nnamespace = {:?}\nname = \"{SECRET}\"\nkubeconfig = {:?}\n",
             self.namespace,
-            self.dir.path().join(format!("{who}.kubeconfig")),
+            self.kubeconfig(who),
         );
         start.algorithms = vec![Algorithm::Es256];
         start.more = format!(
