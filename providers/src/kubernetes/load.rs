@@ -20,7 +20,11 @@ impl KubernetesProvider {
 
     async fn see(&self) -> Result<Secret, ProviderError> {
         let heard = self.hints.heard();
-        let secret = self.place.get().await?;
+        let secret = self.place.get().await.inspect_err(|error| {
+            if error.kind() == ErrorKind::NotFound {
+                self.hints.is_gone();
+            }
+        })?;
         self.hints.looked(&secret, heard);
         if secret.is_empty() {
             let detail = "the Secret is there and has no data yet; `oneseal keys init` fills it";

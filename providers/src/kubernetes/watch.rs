@@ -100,6 +100,11 @@ impl Hints {
         self.looked.is_read_only.store(is_read_only, Ordering::Relaxed);
     }
 
+    /// Notes that there is no Secret: what could not be written is no more.
+    pub(super) fn is_gone(&self) {
+        self.looked.is_read_only.store(false, Ordering::Relaxed);
+    }
+
     /// Whether the Secret is one that is not written, as far as it was seen.
     pub(super) fn is_read_only(&self) -> bool {
         self.looked.is_read_only.load(Ordering::Relaxed)

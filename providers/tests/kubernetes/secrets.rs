@@ -153,6 +153,9 @@ fn an_immutable_secret_and_a_certificates_are_read_only_with_the_cure() {
                 assert!(refused.to_string().contains(cure), "{refused}");
             }
             assert_eq!(provider.load().await.unwrap().revision, record.revision);
+            tenant.delete();
+            assert_eq!(provider.load().await.unwrap_err().kind(), ErrorKind::NotFound);
+            assert!(provider.describe().writable, "what comes in its place may be");
         });
     }
 }
