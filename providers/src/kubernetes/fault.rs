@@ -3,11 +3,10 @@
 use std::error::Error as StdError;
 use std::io;
 
-use serde::Deserialize;
-
 use super::ask::{Reply, Verb};
 use super::connect::{Place, credentials};
-use crate::{ErrorKind, ProviderError, looks_like_key};
+use super::status::Status;
+use crate::{ErrorKind, ProviderError};
 
 /// Why there is no good answer.
 pub(super) enum Trouble {
@@ -96,38 +95,33 @@ impl Place {
         unknown: ErrorKind,
         hint: &str,
     ) -> ProviderError {
-        let message = status.message();
-        let (kind, detail) = match reply.status {
+        let (code, why) = (reply.status, status.why());
+        let (kind, detail) = match code {
             401 => (ErrorKind::Denied, UNAUTHORIZED.to_owned()),
-            403 => (ErrorKind::Denied, self.forbidden(verb, &message)),
-            404 if status.details.kind == "namespaces" || message.starts_with("namespaces ") => {
+            403 => (ErrorKind::Denied, self.forbidden(verb, status)),
+            404 if status.is_about_namespace() => {
                 (ErrorKind::NotFound, "there is no such namespace".to_owned())
             }
             404 => (ErrorKind::NotFound, "there is no such Secret".to_owned()),
             409 if verb == Verb::Create => (ErrorKind::AlreadyExists, "there is a Secret already".to_owned()),
             409 => (ErrorKind::Conflict, "somebody else has written the Secret meanwhile".to_owned()),
-            413 => (ErrorKind::TooLarge, format!("the API server takes no Secret of that size: {message}")),
-            422 if message.contains("immutable") => (ErrorKind::ReadOnly, IMMUTABLE.to_owned()),
-            422 => (ErrorKind::Malformed, format!("the API server does not take the Secret: {message}")),
+            413 => (ErrorKind::TooLarge, format!("the API server takes no Secret of that size (413): {why}")),
+            422 if status.is_about_immutability() => (ErrorKind::ReadOnly, IMMUTABLE.to_owned()),
+            422 => (ErrorKind::Malformed, format!("the API server does not take the Secret (422): {why}")),
             429 => {
                 (ErrorKind::Unavailable, format!("the API server is asked too much (429{})", after(reply)))
             }
-            400..500 => {
-                (ErrorKind::Unavailable, format!("the API server answers {}: {message}", reply.status))
-            }
-            code => (unknown, format!("the API server answers {code}{}: {message}{hint}", after(reply))),
+            400..500 => (ErrorKind::Unavailable, format!("the API server answers {code}: {why}")),
+            _ => (unknown, format!("the API server answers {code}{}: {why}{hint}", after(reply))),
         };
         self.fault(kind, detail)
     }
 
-    fn forbidden(&self, verb: Verb, message: &str) -> String {
-        let (verb, name) = (verb.name(), &self.options.name);
-        // Of RBAC. Others who may forbid something are admission, quotas, and a namespace that is being deleted.
-        if !message.contains(&format!("cannot {verb} resource")) {
-            return format!("the cluster forbids {verb} of the Secret: {message}");
-        }
-        let user = message.split_once("User \"").and_then(|(_, rest)| rest.split_once('"'));
-        let user = user.map_or("this identity", |(user, _)| user);
+    fn forbidden(&self, verb: Verb, status: &Status) -> String {
+        let (user, verb, name) = (status.without_right(verb), verb.name(), &self.options.name);
+        let Some(user) = user else {
+            return format!("the cluster forbids {verb} of the Secret (403): {}", status.why());
+        };
         // A name cannot be told of what is not there yet.
         let names = if verb == "create" { String::new() } else { format!(", resourceNames: [{name}]") };
         format!(
@@ -148,53 +142,21 @@ const UNAUTHORIZED: &str = "the API server does not know who asks (401): the tok
 
 /// What came, for whoever has to find out who sent it.
 fn seen(reply: &Reply) -> String {
-    let media_type = if reply.media_type.is_empty() { "no content type" } else { &reply.media_type };
+    let media_type = match &*reply.media_type {
+        "" => "no content type",
+        told => MEDIA_TYPES.iter().find(|known| told.starts_with(**known)).unwrap_or(&"another content type"),
+    };
     format!("{}, {media_type}, {} bytes", reply.status, reply.body.len())
 }
 
 fn after(reply: &Reply) -> String {
-    reply
-        .retry_after
-        .as_ref()
-        .map(|seconds| format!(", to be asked again after {seconds} s"))
-        .unwrap_or_default()
+    let seconds = reply.retry_after.as_ref().and_then(|seconds| seconds.parse::<u32>().ok());
+    seconds.map(|seconds| format!(", to be asked again after {seconds} s")).unwrap_or_default()
 }
 
-/// How the API server says no.
-#[derive(Deserialize)]
-struct Status {
-    kind: String,
-    #[serde(default)]
-    message: String,
-    #[serde(default)]
-    details: Details,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Details {
-    kind: String,
-}
-
-impl Status {
-    fn read(reply: &Reply) -> Option<Self> {
-        let status: Self = serde_json::from_slice(&reply.body).ok()?;
-        (status.kind == "Status").then_some(status)
-    }
-
-    /// In one line. A webhook of the cluster's may say anything, and what was written is a secret.
-    fn message(&self) -> String {
-        let message: String = self.message.chars().take(LONGEST_MESSAGE).collect();
-        let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
-        if message.is_empty() || looks_like_key(&message) {
-            "it does not say why".to_owned()
-        } else {
-            message
-        }
-    }
-}
-
-const LONGEST_MESSAGE: usize = 400;
+/// Those that tell gateways apart; a header may hold anything.
+const MEDIA_TYPES: [&str; 5] =
+    ["application/json", "text/html", "text/plain", "application/xml", "application/octet-stream"];
 
 enum Root {
     Certificate(String),

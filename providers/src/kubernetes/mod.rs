@@ -38,6 +38,7 @@ mod fault;
 mod load;
 mod options;
 mod secret;
+mod status;
 mod watch;
 mod write;
 

@@ -93,9 +93,9 @@ fn who_lacks_a_right_is_told_which_and_the_role_that_would_give_it() {
     });
 }
 
-/// What admission forbids is no missing right, and is told in the cluster's own words.
+/// What admission forbids is no missing right.
 #[test]
-fn what_the_cluster_forbids_for_another_reason_is_told_in_its_words() {
+fn what_the_cluster_forbids_for_another_reason_is_told_as_that() {
     let Some(server) = KubeApiserver::shared() else { return };
     let tenant = Tenant::of(server);
     let admin = tenant.by(&server.kubeconfig_admin()).poll_every(NO_POLL);
@@ -104,5 +104,8 @@ fn what_the_cluster_forbids_for_another_reason_is_told_in_its_words() {
     assert_eq!(server.request("DELETE", &namespace, None).0, 200);
     let refused = block_on(KubernetesProvider::new(admin).unwrap().create(ring(1), change())).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Denied, "{refused}");
-    assert!(refused.to_string().contains("because it is being terminated"), "{refused}");
+    assert!(
+        refused.to_string().contains("(403): the namespace is being terminated (Forbidden)"),
+        "{refused}"
+    );
 }

@@ -53,8 +53,8 @@ fn a_write_that_is_not_answered_is_unknown_and_the_change_is_found_by_loading() 
         for (refusal, kind, told) in [
             (status(429, "too many requests"), ErrorKind::Unavailable, "asked again after 7 s"),
             (status(409, "the object has been modified"), ErrorKind::Conflict, "somebody else"),
-            (status(413, "limit is 3145728"), ErrorKind::TooLarge, "limit is 3145728"),
-            (status(422, "data: Invalid value"), ErrorKind::Malformed, "data: Invalid value"),
+            (status(413, "limit is 3145728"), ErrorKind::TooLarge, "no Secret of that size"),
+            (status(422, "data: Invalid value"), ErrorKind::Malformed, "does not take the Secret (422)"),
         ] {
             gateway.meddle("update", refusal, 1);
             let refused = provider.replace(&record.revision, ring(3), change()).await.unwrap_err();
@@ -69,6 +69,85 @@ fn a_write_that_is_not_answered_is_unknown_and_the_change_is_found_by_loading() 
         let tries = gateway.seen("update");
         provider.replace(&record.revision, ring(3), change()).await.unwrap();
         assert_eq!(gateway.seen("update"), tries + 1, "nothing is tried twice");
+    });
+}
+
+/// Webhooks and policies quote what they refuse, and gateways do as they like.
+#[test]
+fn no_refusal_repeats_a_piece_of_what_was_written_or_read() {
+    let Some(server) = KubeApiserver::shared() else { return };
+    let tenant = Tenant::of(server).may_init();
+    let gateway = server.gateway();
+    let options = tenant.by(&gateway.kubeconfig(&tenant.token())).timeout(QUICK).poll_every(NO_POLL);
+    let provider = KubernetesProvider::new(options).unwrap();
+    let (secret, encoded) = ("OIMDVN3qM4j-BAtXvdnP", "T0lNRFZOM3FNNGotQkF0WHZkblA=");
+    let account = tenant.user();
+    let forms = |piece: &str| {
+        let rbac =
+            format!("secrets is forbidden: User \"{piece}\" cannot update resource \"secrets\" in API group");
+        [
+            format!("admission webhook \"keys.policy.example\" denied the request: value {piece}"),
+            format!("admission webhook \"{piece}.a.b\" denied the request: no"),
+            format!("Secret \"ring\" is invalid: data[{piece}]: Invalid value: \"{piece}\""),
+            format!("secrets \"ring\" is forbidden: ValidatingAdmissionPolicy 'p' denied request: {piece}"),
+            format!("Internal error occurred: failed calling webhook \"{piece}\": {piece}"),
+            format!("secrets is forbidden: User \"{account}\" cannot update resource: {piece}"),
+            rbac,
+            piece.to_owned(),
+        ]
+    };
+    block_on(async {
+        let ring = || Entries::single(Entries::KEYRING, secret);
+        let at = provider.create(ring(), change()).await.unwrap();
+        let messages: Vec<_> = [secret, encoded].into_iter().flat_map(forms).collect();
+        for (message, code) in
+            messages.iter().flat_map(|message| [400, 403, 413, 422, 429, 500].map(|c| (message, c)))
+        {
+            let body = serde_json::json!({"kind": "Status", "message": message, "code": code, "reason": message,
+                "details": {"name": message, "causes": [{"field": format!("data[{message}]"), "message": message},
+                    {"field": message, "reason": message}]}});
+            let quoting = Meddling::Answer {
+                status: code,
+                headers: vec![
+                    ("content-type", "application/OIMDVN3qM4j-BAtXvdnP"),
+                    ("retry-after", "OIMDVN3qM4j"),
+                ],
+                body: body.to_string(),
+            };
+            for what in ["replace", "rehearse", "create", "load"] {
+                let verb = match what {
+                    "load" => "get",
+                    "create" => what,
+                    _ => "update",
+                };
+                gateway.meddle(verb, quoting.clone(), 1);
+                let refused = match what {
+                    "replace" => provider.replace(&at, ring(), change()).await.map(drop),
+                    "rehearse" => provider.rehearse(&at, ring(), change()).await,
+                    "create" => {
+                        gateway.meddle("get", status(404, "not found"), 1);
+                        provider.create(ring(), change()).await.map(drop)
+                    }
+                    _ => provider.load().await.map(drop),
+                };
+                let refused = refused.unwrap_err();
+                gateway.pass();
+                let shown = format!("{refused} {refused:?}");
+                for whole in [secret, encoded] {
+                    let is_told = (0..=whole.len() - 8).any(|at| shown.contains(&whole[at..at + 8]));
+                    assert!(!is_told, "{what} {code} {message}: {shown}");
+                }
+                assert!(shown.contains("data") || matches!(code, 403 | 429), "{shown}");
+            }
+        }
+        let denied = status(403, "admission webhook \"keys.policy.example\" denied the request: no");
+        gateway.meddle("update", denied, 1);
+        let denied = provider.rehearse(&at, ring(), change()).await.unwrap_err();
+        assert_eq!(denied.kind(), ErrorKind::Denied, "{denied}");
+        assert!(
+            denied.to_string().contains("the admission webhook keys.policy.example denied it"),
+            "{denied}"
+        );
     });
 }
 
