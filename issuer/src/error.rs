@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use oneseal_coordination::UnixTime;
+use oneseal_keystore::findings::Code;
 use oneseal_keystore::{Algorithm, verify};
 
 use crate::claims::{Audience, ClaimError, TokenLifetime};
@@ -20,16 +21,16 @@ pub enum MintError {
     /// The key was last seen too long ago to be sure that it still is the fleet's.
     #[error(
         "the key provider was last read {age_s} s ago, above the staleness limit of {limit_s} s; \
-         minting resumes by itself once {}: see the log", awaited(*.refused)
+         minting resumes by itself once {}: see the log", awaited(*.fault)
     )]
     Stale {
         /// How long ago, in seconds.
         age_s: u64,
         /// The limit, in seconds.
         limit_s: u64,
-        /// The code of the finding for which the provider's record is refused, such as `fleet.key_replaced`; `None`
-        /// where the provider gives no record.
-        refused: Option<&'static str>,
+        /// Why the last look at the provider failed, such as `provider.not_found`, or its record was refused, such as
+        /// `fleet.key_replaced`; `None` where it has not come to an end yet.
+        fault: Option<&'static Code>,
     },
     /// This host's clock is too far from the reference: tokens would be from the future, or dead too late.
     #[error(
@@ -198,10 +199,10 @@ pub enum VerifyError {
 }
 
 /// What has to happen before a stale replica mints again.
-fn awaited(refused: Option<&str>) -> String {
-    match refused {
+fn awaited(fault: Option<&Code>) -> String {
+    match fault {
         None => "the provider answers".to_owned(),
-        Some(code) => format!("the provider's record, which is refused ({code}), has been put right"),
+        Some(code) => format!("what the last look ended with, {}, has been put right", code.name),
     }
 }
 
@@ -224,7 +225,7 @@ mod tests {
     fn only_what_passes_by_itself_is_retryable() {
         assert!(MintError::Busy.is_retryable());
         assert_eq!(
-            MintError::Stale { age_s: 4000, limit_s: 3600, refused: None }.retry_after(),
+            MintError::Stale { age_s: 4000, limit_s: 3600, fault: None }.retry_after(),
             Some(Duration::from_secs(15))
         );
         assert!(!MintError::TasksNotRunning.is_retryable());

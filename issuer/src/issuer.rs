@@ -136,6 +136,12 @@ impl Issuer {
         self.keystore().refusal()
     }
 
+    /// The first thing that was wrong at the last look at the provider: that it gave no record, or what is wrong with the one
+    /// that it gave. No I/O.
+    pub fn fault(&self) -> Option<Finding> {
+        self.keystore().fault()
+    }
+
     /// Verifies a token of this issuer for `audience`, offline, by the keys that this replica publishes; tokens of
     /// every other replica included. Goes on while the provider is down. Clocks may differ by the ring's `skew`.
     ///

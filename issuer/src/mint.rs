@@ -205,8 +205,8 @@ impl Issuer {
         let freshness = self.keystore().freshness();
         if freshness.is_stale() {
             let limit_s = freshness.limit.unwrap_or_default().as_secs();
-            let refused = self.keystore().refusal().map(|finding| finding.code.name);
-            return Err(MintError::Stale { age_s: freshness.age.as_secs(), limit_s, refused });
+            let fault = self.keystore().fault().map(|finding| finding.code);
+            return Err(MintError::Stale { age_s: freshness.age.as_secs(), limit_s, fault });
         }
         Ok(())
     }

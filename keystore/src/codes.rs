@@ -28,7 +28,10 @@ pub(crate) fn of_provider_error(kind: ErrorKind) -> &'static Code {
         ErrorKind::Ambiguous => &PROVIDER_AMBIGUOUS,
         ErrorKind::Unprepared => &DATABASE_MIGRATION_PENDING,
         ErrorKind::Outgrown => &DATABASE_BELOW_MIN_BINARY,
-        ErrorKind::Unusable => &DATABASE_UNUSABLE,
+        ErrorKind::Unauthenticated => &PROVIDER_UNAUTHENTICATED,
+        ErrorKind::NoCredentials => &PROVIDER_NO_CREDENTIALS,
+        ErrorKind::Unusable => &PROVIDER_UNUSABLE,
+        ErrorKind::DatabaseUnusable => &DATABASE_UNUSABLE,
         ErrorKind::Misconfigured => &PROVIDER_MISCONFIGURED,
         ErrorKind::ReadOnly => &PROVIDER_READ_ONLY,
         ErrorKind::Unsealed => &PROVIDER_UNSEALED,
@@ -44,6 +47,9 @@ pub(crate) fn of_provider_error(kind: ErrorKind) -> &'static Code {
 pub(crate) static CODES: &[&Code] = &[
     &PROVIDER_NOT_FOUND,
     &PROVIDER_DENIED,
+    &PROVIDER_UNAUTHENTICATED,
+    &PROVIDER_NO_CREDENTIALS,
+    &PROVIDER_UNUSABLE,
     &PROVIDER_EXPOSED,
     &PROVIDER_UNAVAILABLE,
     &PROVIDER_MALFORMED,
@@ -95,8 +101,27 @@ pub(crate) static PROVIDER_DENIED: Code = Code::error(
     "provider.denied",
     Exit::Denied,
     "The provider or the file system does not let this process read the key.",
-    "Grant this process's identity read access to that one secret; in a database, what docs/postgres.md lists under \
-     \"Roles and grants\".",
+    "Grant this process's identity what the finding names, on that one secret and no more.",
+);
+pub(crate) static PROVIDER_UNAUTHENTICATED: Code = Code::error(
+    "provider.unauthenticated",
+    Exit::Denied,
+    "The provider does not know who asks, or there is nobody to ask as: the credentials are missing, have expired, were \
+     revoked, or are another's.",
+    "Renew or correct the credentials where the finding says that they come from; no right has to be granted for it.",
+);
+pub(crate) static PROVIDER_NO_CREDENTIALS: Code = Code::error(
+    "provider.no_credentials",
+    Exit::Unavailable,
+    "There are no credentials to ask the provider with.",
+    "Give this process credentials in one of the ways that the finding names; where that is done, let what hands them out \
+     answer: oneseal asks it again.",
+);
+pub(crate) static PROVIDER_UNUSABLE: Code = Code::refused(
+    "provider.unusable",
+    "The provider answers, and in the state it is in it takes no such request, whoever asks.",
+    "Do what the finding says: take back what is being deleted, make room under a limit, or correct what is refused. Never \
+     make a first ring in the place of one that still can be had.",
 );
 pub(crate) static PROVIDER_EXPOSED: Code = Code::refused(
     "provider.exposed",
@@ -152,7 +177,8 @@ pub(crate) static PROVIDER_UNSEALED: Code = Code::refused(
 pub(crate) static PROVIDER_MISCONFIGURED: Code = Code::refused(
     "provider.misconfigured",
     "The way to the provider is set up so that it cannot be gone, and waiting mends nothing.",
-    "Correct what the finding names: the configuration of oneseal, the kubeconfig or the pod's spec.",
+    "Correct what the finding names: the configuration of oneseal, the environment (such as AWS_REGION), the kubeconfig or \
+     the pod's spec.",
 );
 pub(crate) static PROVIDER_EPHEMERAL: Code = Code::refused(
     "provider.ephemeral",
@@ -320,3 +346,25 @@ pub(crate) static ISSUER_ALGORITHM_WITHOUT_KEY: Code = Code::warning(
     "Discovery names an algorithm for which no key is active.",
     "Add a key of that algorithm, activate the one that waits, or take it out of issuer.algorithms.",
 );
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_provider_that_is_no_database_is_never_told_to_mend_one() {
+        for (kind, name, exit) in [
+            (ErrorKind::Denied, "provider.denied", Exit::Denied),
+            (ErrorKind::Unauthenticated, "provider.unauthenticated", Exit::Denied),
+            (ErrorKind::NoCredentials, "provider.no_credentials", Exit::Unavailable),
+            (ErrorKind::Unusable, "provider.unusable", Exit::Refused),
+            (ErrorKind::Misconfigured, "provider.misconfigured", Exit::Refused),
+            (ErrorKind::Unavailable, "provider.unavailable", Exit::Unavailable),
+        ] {
+            let code = of_provider_error(kind);
+            assert_eq!((code.name, code.exit), (name, exit), "{kind:?}");
+            assert!(!code.cure.contains("database"), "{kind:?}: {}", code.cure);
+        }
+        assert_eq!(of_provider_error(ErrorKind::DatabaseUnusable).name, "database.unusable");
+    }
+}

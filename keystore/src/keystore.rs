@@ -150,10 +150,11 @@ impl Shared {
         self.last_fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn refusal(&self) -> Option<Finding> {
+    /// The first thing that is wrong since the last good look, and whether it is the record's.
+    fn fault(&self) -> Option<(Finding, bool)> {
         let Fault { findings, is_refusal } = self.last_fault()?;
         let error = findings.iter().find(|finding| finding.code.severity == Severity::Error);
-        error.filter(|_| is_refusal).cloned()
+        error.map(|finding| (finding.clone(), is_refusal))
     }
 
     fn freshness(&self) -> Freshness {
@@ -294,7 +295,13 @@ impl Keystore {
     /// The first thing that is wrong with the provider's record, if the last look found one and refused it; `None`
     /// while all is well, and where the provider gives no record at all.
     pub fn refusal(&self) -> Option<Finding> {
-        self.shared.refusal()
+        self.shared.fault().and_then(|(finding, is_refusal)| is_refusal.then_some(finding))
+    }
+
+    /// The first thing that was wrong at the last look: that the provider gave no record, or what is wrong with the one that
+    /// it gave. `None` while all is well.
+    pub fn fault(&self) -> Option<Finding> {
+        self.shared.fault().map(|(finding, _)| finding)
     }
 
     /// The warnings found when it was opened.

@@ -23,6 +23,11 @@ pub enum ErrorKind {
     NotFound,
     /// The store knows us and says no, or the file's permissions do.
     Denied,
+    /// The store does not know who asks, or there is nobody to ask as: credentials that are missing, expired, revoked or
+    /// another store's. No right would mend it, and neither would waiting.
+    Unauthenticated,
+    /// There are no credentials just now: what would give them out is not there or does not answer; trying again may help.
+    NoCredentials,
     /// Others could read the secret: its permission bits are too wide.
     Exposed,
     /// The store cannot be asked just now; trying again may help.
@@ -36,8 +41,12 @@ pub enum ErrorKind {
     Malformed,
     /// The store keeps several records, and it was not said which one.
     Ambiguous,
-    /// The store cannot be used the way it, or what stands before it, is set up; waiting mends nothing.
+    /// The store answers, and in the state it is in it takes no such request, whoever asks: a limit of its own, a record
+    /// that is being deleted. Waiting mends nothing.
     Unusable,
+    /// There is no such database, what stands before it is set up so that transactions cannot work, or its event log does
+    /// not hold together.
+    DatabaseUnusable,
     /// The way to the store is set up so that it cannot be gone: a name that cannot be one, credentials that are not
     /// there, no TLS. Waiting mends nothing.
     Misconfigured,

@@ -96,6 +96,18 @@ pub trait SecretProvider: fmt::Debug + Send + Sync + 'static {
         let _ = (expected, entries, change);
         Box::pin(std::future::ready(Ok(())))
     }
+
+    /// The same for [`create`](Self::create).
+    ///
+    /// # Errors
+    /// As [`create`](Self::create), but never with an unknown outcome.
+    ///
+    /// # Cancel safety
+    /// Changes nothing.
+    fn rehearse_create(&self, entries: Entries, change: Change) -> BoxFuture<'_, Result<(), ProviderError>> {
+        let _ = (entries, change);
+        Box::pin(std::future::ready(Ok(())))
+    }
 }
 
 /// A shared provider is a provider, whether its kind is known or not.
@@ -132,6 +144,10 @@ impl<P: SecretProvider + ?Sized> SecretProvider for Arc<P> {
         change: Change,
     ) -> BoxFuture<'a, Result<(), ProviderError>> {
         P::rehearse(self, expected, entries, change)
+    }
+
+    fn rehearse_create(&self, entries: Entries, change: Change) -> BoxFuture<'_, Result<(), ProviderError>> {
+        P::rehearse_create(self, entries, change)
     }
 }
 

@@ -46,7 +46,12 @@ pub(crate) fn of_recovered(recovered: &Recovered) -> Value {
     let Recovered { change_id, at, identity, keys, generation, found, notes, is_dry_run, .. } = recovered;
     let change = json!({ "kind": RECOVERED, "kid": null });
     let changes: Vec<_> = found.iter().map(|_| change.clone()).collect();
-    let notes: Vec<_> = found.iter().chain(notes).collect();
+    // What was there is no more once it is written back.
+    let found_there = found.iter().map(|found| match is_dry_run {
+        true => found.clone(),
+        false => format!("written back; until then: {found}"),
+    });
+    let notes: Vec<_> = found_there.chain(notes.iter().cloned()).collect();
     let key = |(kid, alg, state): &(_, Algorithm, KeyState)| {
         let kid: &KeyId = kid;
         json!({ "kid": kid.as_str(), "alg": alg.as_str(), "state": state.as_str() })

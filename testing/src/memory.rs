@@ -207,6 +207,18 @@ impl MemoryProvider {
             _ => Ok(()),
         }
     }
+
+    /// What the next write would come to, and it still would afterwards, unless it would be refused.
+    fn rehearse_now(&self) -> Result<(), ProviderError> {
+        let fault = self.store.lock().next_write.take();
+        match fault {
+            Some(Fault::Fail(kind)) => Err(self.error(kind, "the test asked for this failure")),
+            other => {
+                self.store.lock().next_write = other;
+                Ok(())
+            }
+        }
+    }
 }
 
 impl Default for MemoryProvider {
@@ -253,16 +265,11 @@ impl SecretProvider for MemoryProvider {
         _: Entries,
         _: Change,
     ) -> BoxFuture<'a, Result<(), ProviderError>> {
-        Box::pin(async move {
-            let fault = self.store.lock().next_write.take();
-            match fault {
-                Some(Fault::Fail(kind)) => Err(self.error(kind, "the test asked for this failure")),
-                other => {
-                    self.store.lock().next_write = other;
-                    Ok(())
-                }
-            }
-        })
+        Box::pin(async move { self.rehearse_now() })
+    }
+
+    fn rehearse_create(&self, _: Entries, _: Change) -> BoxFuture<'_, Result<(), ProviderError>> {
+        Box::pin(async move { self.rehearse_now() })
     }
 }
 

@@ -24,7 +24,7 @@ pub enum ExecuteError {
     WouldBeRefused(Findings),
     /// Key files have no document in which a change could be made.
     #[error(
-        "bare keys rest there, not a ring document: they are changed by hand, with the new key as `next` first. Make a \
+        "bare keys rest there, not a ring document: they are changed by hand, with the new key as `next` (in AWS: under AWSPENDING) first. Make a \
          ring elsewhere with `oneseal keys init` and take the key in with `oneseal keys adopt` to use key verbs"
     )]
     BareKeys,
@@ -95,8 +95,8 @@ impl ExecuteError {
             Self::Registry(_) | Self::OutcomeUnknown(_) => Some(Exit::Unavailable),
             Self::Contended => Some(Exit::TryLater),
             Self::Write(error) => Some(match error.kind() {
-                ErrorKind::Denied => Exit::Denied,
-                ErrorKind::Unavailable => Exit::Unavailable,
+                ErrorKind::Denied | ErrorKind::Unauthenticated => Exit::Denied,
+                ErrorKind::Unavailable | ErrorKind::NoCredentials => Exit::Unavailable,
                 ErrorKind::Fenced => Exit::TryLater,
                 _ => Exit::Refused,
             }),

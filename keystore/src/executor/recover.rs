@@ -102,7 +102,7 @@ impl Executor {
             };
             let change = change(order, kept.snapshot(), step.codes);
             let outcome = match (&step.over, order.dry_run) {
-                (None, true) => self.check_place(),
+                (None, true) => self.provider.rehearse_create(entries, change).await.and(self.check_place()),
                 (Some(at), true) => self.provider.rehearse(at, entries, change).await.and(self.check_place()),
                 (None, false) => self.provider.create(entries, change).await.map(drop),
                 (Some(at), false) => self.provider.replace(at, entries, change).await.map(drop),

@@ -305,18 +305,19 @@ impl Follower {
         if now == std::mem::replace(&mut self.told, now) {
             return;
         }
-        match (now, self.shared.refusal()) {
+        match (now, self.shared.fault()) {
             (Age::Fresh, _) => tracing::info!("the last good look at the provider is fresh; minting goes on"),
             (Age::Old, None) => {
                 tracing::warn!(age_s, limit_s, "the last good look at the provider is getting old");
             }
-            (Age::Old, Some(Finding { code, place, message })) => tracing::warn!(
+            (Age::Old, Some((Finding { code, place, message }, is_refusal))) => tracing::warn!(
                 age_s,
                 limit_s,
                 code = code.name,
                 place,
                 cure = code.cure,
-                "minting will stop at the limit: the provider's record is refused ({}): {message}",
+                "minting will stop at the limit: {} ({}): {message}",
+                what_is_wrong(is_refusal),
                 code.name
             ),
             (Age::Stale, None) => tracing::error!(
@@ -324,13 +325,14 @@ impl Follower {
                 limit_s,
                 "minting stops until the provider answers; publishing goes on"
             ),
-            (Age::Stale, Some(Finding { code, place, message })) => tracing::error!(
+            (Age::Stale, Some((Finding { code, place, message }, is_refusal))) => tracing::error!(
                 age_s,
                 limit_s,
                 code = code.name,
                 place,
                 cure = code.cure,
-                "minting stops: the provider's record is refused ({}): {message}; publishing goes on",
+                "minting stops: {} ({}): {message}; publishing goes on",
+                what_is_wrong(is_refusal),
                 code.name
             ),
         }
@@ -339,6 +341,10 @@ impl Follower {
     fn fault(&self, fault: Option<Fault>) {
         *self.shared.last_fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
     }
+}
+
+fn what_is_wrong(is_refusal: bool) -> &'static str {
+    if is_refusal { "the provider's record is refused" } else { "the provider gives no record" }
 }
 
 /// One log line a finding, with what scripts match on as fields of their own.

@@ -144,9 +144,12 @@ async fn who_keeps_nothing_or_cannot_judge_refuses() {
     assert_eq!(refused.exit().unwrap().code(), 69, "{refused}");
     bench.provider.set_outage(None);
     bench.provider.remove();
-    bench.provider.fail_next_write(ErrorKind::Denied);
-    let refused = bench.recover(&kept).await.unwrap_err();
-    assert_eq!(refused.exit().unwrap().code(), 77, "{refused}");
+    // A plan finds out as well, before anybody relies on it.
+    for dry_run in [true, false] {
+        bench.provider.fail_next_write(ErrorKind::Denied);
+        let refused = bench.executor.recover(&recovery(dry_run), kept.as_deref()).await.unwrap_err();
+        assert_eq!(refused.exit().unwrap().code(), 77, "{refused}");
+    }
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@ use tracing::instrument::WithSubscriber;
 use tracing::subscriber::NoSubscriber;
 use uuid::Uuid;
 
+use super::options::{NO_REGION_NAME, is_region};
 use super::AwsOptions;
 use super::fault::{Action, Failed};
 use super::stages::CURRENT;
@@ -22,6 +23,9 @@ use crate::SecretBytes;
 
 /// Connecting takes one round trip or two; who has not answered by then is not there.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
+
+const NO_REGION: &str = "no region is known: set AWS_REGION, `region` beside the secret's name (provider.region, kek.region, \
+                         `?region=R` in a URI), or name the secret by its ARN";
 
 /// Asks about one secret.
 pub(super) struct Client {
@@ -34,7 +38,7 @@ pub(super) struct Client {
 #[derive(Debug)]
 pub(super) struct Described {
     pub(super) labels: HashMap<String, Vec<String>>,
-    /// Since when, in RFC 3339, it waits for its deletion.
+    /// `DeletedDate` of one that waits for its deletion, in RFC 3339.
     pub(super) deleted: Option<String>,
     /// Where it is written, if it is a copy of a secret in another region.
     pub(super) primary_region: Option<String>,
@@ -62,9 +66,11 @@ impl Client {
             }
         };
         let region = options.known_region().map(str::to_owned).or(config.region().map(Region::to_string));
-        let region = region.ok_or(
-            "no region is known; set provider.region or AWS_REGION, or name the secret by its ARN".to_owned(),
-        )?;
+        let region = region.filter(|region| !region.is_empty()).ok_or_else(|| NO_REGION.to_owned())?;
+        // What the options say has been looked at: this one is the environment's.
+        if !is_region(&region) {
+            return Err(format!("AWS_REGION, or the profile's `region`, names none: {NO_REGION_NAME}"));
+        }
         let mut builder = Builder::from(&config)
             .region(Region::new(region.clone()))
             .retry_config(RetryConfig::disabled())

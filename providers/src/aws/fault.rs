@@ -146,7 +146,7 @@ impl AwsProvider {
                 self.fault(kind, format!("no AWS credentials: {told}{CREDENTIALS}"))
             }
             Why::NotSent(told) => {
-                self.fault(ErrorKind::Unusable, format!("{action} could not be sent: {told}"))
+                self.fault(ErrorKind::Misconfigured, format!("{action} could not be sent: {told}"))
             }
             Why::Unanswered(told) => {
                 self.fault(ErrorKind::Unavailable, format!("{action} was not answered: {told}"))
@@ -168,12 +168,20 @@ impl AwsProvider {
         self.fault(ErrorKind::OutcomeUnknown, detail)
     }
 
-    pub(super) fn scheduled_for_deletion(&self, at: &str) -> ProviderError {
-        let detail = format!(
-            "the secret is scheduled for deletion (deleted on {at}) and cannot be read; take it back with `aws \
-             secretsmanager restore-secret`"
-        );
-        self.fault(ErrorKind::NotFound, detail)
+    /// No `NotFound`, which would have a first ring made: the key is there, and comes back. `at` is AWS's `DeletedDate`, which
+    /// some take for the day of the deletion and others for that of its end.
+    pub(super) fn scheduled_for_deletion(&self, at: Option<&str>) -> ProviderError {
+        self.fault(ErrorKind::Unusable, self.take_back(at))
+    }
+
+    fn take_back(&self, at: Option<&str>) -> String {
+        let at = at.map(|at| format!(" (DeletedDate {at})")).unwrap_or_default();
+        let region = self.client.get().map(|client| format!(" --region {}", client.region())).unwrap_or_default();
+        format!(
+            "the secret is scheduled for deletion{at} and cannot be used; take it back, key and all, with `aws \
+             secretsmanager restore-secret --secret-id {}{region}`",
+            self.options.secret
+        )
     }
 
     fn refusal(
@@ -203,26 +211,25 @@ impl AwsProvider {
                 (ErrorKind::Denied, format!("IAM does not allow {wanted} on {resource}; allow it in the role's policy"))
             }
             "ExpiredTokenException" | "ExpiredToken" | "TokenRefreshRequired" => (
-                ErrorKind::Denied,
+                ErrorKind::Unauthenticated,
                 "the AWS credentials have expired; the web identity token, profile or variables they come from must be \
                  renewed"
                     .to_owned(),
             ),
             "UnrecognizedClientException" | "InvalidClientTokenId" | "MissingAuthenticationToken"
             | "MissingAuthenticationTokenException" | "NotAuthorized" => (
-                ErrorKind::Denied,
+                ErrorKind::Unauthenticated,
                 "AWS does not know these credentials; look which ones are used with `aws sts get-caller-identity`".to_owned(),
             ),
             "InvalidSignatureException" | "SignatureDoesNotMatch" | "RequestExpired" | "IncompleteSignature"
             | "RequestTimeTooSkewed" => (
-                ErrorKind::Denied,
+                ErrorKind::Unauthenticated,
                 "AWS does not accept the signature: the secret access key is another one, or this host's clock is wrong"
                     .to_owned(),
             ),
-            "InvalidRequestException" if message.contains("deletion") || message.contains("deleted") => (
-                ErrorKind::NotFound,
-                "the secret is scheduled for deletion; take it back with `aws secretsmanager restore-secret`".to_owned(),
-            ),
+            "InvalidRequestException" if message.contains("deletion") || message.contains("deleted") => {
+                (ErrorKind::Unusable, self.take_back(None))
+            }
             "LimitExceededException" => (
                 ErrorKind::Unusable,
                 format!(
@@ -315,10 +322,10 @@ fn kind_of_credentials(error: &CredentialsError) -> ErrorKind {
     let is_refused = REFUSED_BY_STS.iter().any(|code| told.contains(code)) && !is_unreachable_issuer;
     match error {
         CredentialsError::CredentialsNotLoaded(_) | CredentialsError::InvalidConfiguration(_) => {
-            ErrorKind::Denied
+            ErrorKind::Unauthenticated
         }
-        _ if is_refused => ErrorKind::Denied,
-        _ => ErrorKind::Unavailable,
+        _ if is_refused => ErrorKind::Unauthenticated,
+        _ => ErrorKind::NoCredentials,
     }
 }
 
@@ -385,16 +392,16 @@ mod tests {
         let unreachable =
             "InvalidIdentityToken: Couldn't retrieve verification key from your identity provider";
         for text in [unreachable, "IDPCommunicationError", "connection refused", "HTTP 503"] {
-            assert_eq!(said(text), ErrorKind::Unavailable, "{text}");
+            assert_eq!(said(text), ErrorKind::NoCredentials, "{text}");
         }
         for text in
             ["InvalidIdentityToken: Incorrect token audience", "ExpiredTokenException", "AccessDenied: x"]
         {
-            assert_eq!(said(text), ErrorKind::Denied, "{text}");
+            assert_eq!(said(text), ErrorKind::Unauthenticated, "{text}");
         }
-        assert_eq!(kind_of_credentials(&CredentialsError::not_loaded("nothing")), ErrorKind::Denied);
+        assert_eq!(kind_of_credentials(&CredentialsError::not_loaded("nothing")), ErrorKind::Unauthenticated);
         let late = CredentialsError::provider_timed_out(std::time::Duration::from_secs(5));
-        assert_eq!(kind_of_credentials(&late), ErrorKind::Unavailable);
+        assert_eq!(kind_of_credentials(&late), ErrorKind::NoCredentials);
     }
 
     #[test]

@@ -11,7 +11,8 @@ use super::client::{Client, Described};
 use super::fault::Missing;
 use super::stages::{self, Role, Stages};
 use super::watch::Look;
-use super::{AwsProvider, value};
+use super::value::{self, Unfit};
+use super::AwsProvider;
 use crate::{Entries, ErrorKind, ProviderError, Record, Revision, SecretBytes};
 
 /// How often a secret is looked at anew that was made again in between.
@@ -89,8 +90,8 @@ impl AwsProvider {
 
     pub(super) async fn ask(&self, client: &Client) -> Result<Described, ProviderError> {
         let described = client.describe().await.map_err(|failed| self.failed(failed, None))?;
-        match &described.deleted {
-            Some(at) => Err(self.scheduled_for_deletion(at)),
+        match described.deleted.as_deref() {
+            Some(at) => Err(self.scheduled_for_deletion(Some(at))),
             None => Ok(described),
         }
     }
@@ -142,7 +143,11 @@ impl AwsProvider {
         let unfit = |why: String| self.fault(ErrorKind::Malformed, format!("{}: {why}", role.label()));
         let whole = whole.ok_or_else(|| unfit("the version holds neither text nor bytes".to_owned()))?;
         let content = match &self.options.member {
-            Some(name) => value::member(whole.expose(), name).map_err(|why| unfit(why.to_string()))?,
+            Some(name) => value::member(whole.expose(), name).map_err(|why| match (&why, role) {
+                // Others are there, and the record is not: a first one is put beside them.
+                (Unfit::NoMember { .. }, Role::Current) => self.fault(ErrorKind::NotFound, why.to_string()),
+                _ => unfit(why.to_string()),
+            })?,
             None => whole,
         };
         let is_document = value::is_document(content.expose());

@@ -4,7 +4,7 @@
 //! load      DescribeSecret, then GetSecretValue for the versions that have not been seen yet
 //! changed   the same, now and then
 //! replace   PutSecretValue under a label of our own → UpdateSecretVersionStage(AWSCURRENT, from the expected version)
-//! create    CreateSecret; into a secret without a value the same two calls: the first writer wins
+//! create    CreateSecret; into a secret without a value, or without our member, the same two calls: the first writer wins
 //! ```
 //!
 //! # What is believed
@@ -75,7 +75,7 @@ impl AwsProvider {
     /// `AWS_WEB_IDENTITY_TOKEN_FILE`), container, instance.
     ///
     /// # Errors
-    /// `Unusable` if the options name no secret that could be, or contradict each other.
+    /// `Misconfigured` if the options name no secret that could be, or contradict each other.
     pub fn new(options: AwsOptions) -> Result<Self, ProviderError> {
         Self::of(options, None)
     }
@@ -111,7 +111,7 @@ impl AwsProvider {
     /// Made at the first call: until then neither environment nor network is asked for anything.
     async fn client(&self) -> Result<&Client, ProviderError> {
         let client = self.client.get_or_try_init(|| Client::connect(&self.options, self.config.as_ref()));
-        client.await.map_err(|detail| self.fault(ErrorKind::Unusable, detail))
+        client.await.map_err(|detail| self.fault(ErrorKind::Misconfigured, detail))
     }
 
     fn location(&self) -> String {

@@ -110,7 +110,7 @@ impl AwsOptions {
 
     /// What cannot be right whatever AWS says.
     pub(super) fn check(&self) -> Result<(), ProviderError> {
-        let refused = |detail| ProviderError::new(ErrorKind::Unusable, shown(&self.secret), detail);
+        let refused = |detail| ProviderError::new(ErrorKind::Misconfigured, shown(&self.secret), detail);
         self.fault().map_or(Ok(()), |detail| Err(refused(detail)))
     }
 
@@ -137,7 +137,7 @@ impl AwsOptions {
             ));
         }
         if self.region.as_deref().is_some_and(|region| !is_region(region)) {
-            return Some("a region is named as in `eu-west-1`".to_owned());
+            return Some(NO_REGION_NAME.to_owned());
         }
         if self.endpoint.as_deref().is_some_and(|url| !is_endpoint(url)) {
             return Some("the endpoint is no URL as in https://HOST:PORT, without user and query".to_owned());
@@ -148,6 +148,9 @@ impl AwsOptions {
         None
     }
 }
+
+/// Of a text that names none, which may be anything and so is not repeated.
+pub(super) const NO_REGION_NAME: &str = "a region is named as in `eu-west-1`, in small letters, digits and `-`";
 
 /// `CreateSecret`, Name.
 fn is_name(text: &str) -> bool {
@@ -167,7 +170,7 @@ fn is_arn_of_secret(text: &str) -> bool {
         && is_name(name)
 }
 
-fn is_region(text: &str) -> bool {
+pub(super) fn is_region(text: &str) -> bool {
     (1..=63).contains(&text.len())
         && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
 }
@@ -231,7 +234,7 @@ mod tests {
             (AwsOptions::secret("r").member(""), "empty"),
         ] {
             let refused = AwsProvider::new(options.clone()).expect_err(wanted);
-            assert_eq!(refused.kind(), ErrorKind::Unusable);
+            assert_eq!(refused.kind(), ErrorKind::Misconfigured);
             assert!(refused.to_string().contains(wanted), "{options:?}: {refused}");
         }
         let key = "-----BEGIN PRIVATE KEY-----";

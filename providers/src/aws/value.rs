@@ -26,7 +26,7 @@ pub(super) enum Unfit {
     #[error("the JSON object holds a member twice, so it is not clear which one counts")]
     Duplicate,
     /// It has others.
-    #[error("the JSON object has no member {wanted}; its members are: {}", .names.join(", "))]
+    #[error("the JSON object has no member {wanted}{}", others(.names))]
     NoMember {
         /// The name that was looked for.
         wanted: String,
@@ -155,6 +155,14 @@ impl<'de> Visitor<'de> for Members {
 
 const DUPLICATE: &str = "duplicate member";
 
+/// The names that are there, any of which may be the one that is meant.
+fn others(names: &[String]) -> String {
+    match names {
+        [] => " yet, nor any other".to_owned(),
+        names => format!("; its members are: {}. Is one of these meant?", names.join(", ")),
+    }
+}
+
 /// A member's name for a message, which stays on its line and is no longer than a name.
 fn shown(name: &str) -> String {
     let mut shown: String = name.chars().take(NAME_CHARS).flat_map(char::escape_debug).collect();
@@ -183,9 +191,11 @@ mod tests {
         let value =
             format!("{{\"user\":\"{canary}\",\"private_\\u0000key\":\"{canary}\",\"n\":[\"{canary}\"]}}");
         let refused = member(value.as_bytes(), "key").expect_err("another name").to_string();
-        assert_eq!(refused, "the JSON object has no member key; its members are: user, private_\\0key, n");
+        assert_eq!(refused, "the JSON object has no member key; its members are: user, private_\\0key, n. Is one of these meant?");
+        let none = member(b"{}", "key").expect_err("nothing").to_string();
+        assert_eq!(none, "the JSON object has no member key yet, nor any other");
         let long = format!("{{\"{}\":1}}", "x".repeat(100));
-        assert!(member(long.as_bytes(), "key").expect_err("another").to_string().ends_with("xx…"));
+        assert!(member(long.as_bytes(), "key").expect_err("another").to_string().contains("xx…. Is one"));
         for value in
             [canary.to_owned(), format!("[\"{canary}\"]"), format!("{{\"a\":\"{canary}"), String::new()]
         {

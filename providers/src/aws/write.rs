@@ -18,7 +18,8 @@ use super::client::{Client, Described};
 use super::fault::Missing;
 use super::load::Observed;
 use super::stages::{self, Role, Stages, own_label};
-use super::{AwsProvider, MAX_BYTES, value};
+use super::value::{self, Unfit};
+use super::{AwsProvider, MAX_BYTES};
 use crate::{Change, Entries, ErrorKind, ProviderError, Revision, SecretBytes};
 
 /// How many labels of ours may be there before a write takes away those that were left. Above the number of writers that
@@ -56,14 +57,13 @@ impl AwsProvider {
         change: Change,
     ) -> Result<Revision, ProviderError> {
         let content = self.fit(&entries)?;
-        let content = self.wrapped(None, content)?;
         let client = self.client().await?;
         match client.describe().await {
             Ok(described) => return self.write_first_value(client, &described, content, change.id).await,
             Err(failed) if failed.missing() == Some(Missing::Secret) && !self.options.is_arn() => {}
             Err(failed) => return Err(self.failed(failed, None)),
         }
-        match client.create(change.id, &content).await {
+        match client.create(change.id, &self.wrapped(None, &content)?).await {
             Ok(()) => Ok(written(change.id)),
             Err(failed) if failed.is_taken() => {
                 let described = client.describe().await.map_err(|failed| self.failed(failed, None))?;
@@ -83,17 +83,15 @@ impl AwsProvider {
         content: SecretBytes,
         id: Uuid,
     ) -> Result<Revision, ProviderError> {
-        if described.deleted.is_some() {
-            let detail = "a secret of this name is scheduled for deletion; take it back with `aws secretsmanager \
-                          restore-secret`, or end it with `aws secretsmanager delete-secret \
-                          --force-delete-without-recovery`";
-            return Err(self.fault(ErrorKind::Unusable, detail));
+        if let Some(at) = described.deleted.as_deref() {
+            return Err(self.scheduled_for_deletion(Some(at)));
         }
         self.check_place(client, described)?;
-        let taken = || self.fault(ErrorKind::AlreadyExists, "there is a value already");
-        if self.stages(described)?.version(Role::Current).is_some() {
-            return Err(taken());
+        let taken = || self.fault(ErrorKind::AlreadyExists, TAKEN);
+        if let Some(current) = self.stages(described)?.version(Role::Current) {
+            return self.write_first_member(client, described, current, content, id).await;
         }
+        let content = self.wrapped(None, &content)?;
         match client.put(id, &own_label(id), &content).await {
             Ok(()) => {}
             Err(failed) if failed.may_have_happened() => return Err(self.unknown_outcome(failed)),
@@ -110,6 +108,37 @@ impl AwsProvider {
                 Err(taken())
             }
             None => self.make_current(client, id, None).await,
+        }
+    }
+
+    /// Into a JSON object that has other members and not ours yet, as long as that is the version under AWSCURRENT. A member
+    /// that is there is never written over.
+    async fn write_first_member(
+        &self,
+        client: &Client,
+        described: &Described,
+        current: &str,
+        content: SecretBytes,
+        id: Uuid,
+    ) -> Result<Revision, ProviderError> {
+        let taken = || self.fault(ErrorKind::AlreadyExists, TAKEN);
+        let Some(name) = &self.options.member else { return Err(taken()) };
+        let whole = client.value(current).await;
+        let whole = whole.map_err(|failed| self.failed(failed, described.kms_key.as_deref()))?;
+        let whole = whole.ok_or_else(taken)?;
+        match value::member(whole.expose(), name) {
+            Err(Unfit::NoMember { .. }) => {}
+            Ok(_) => return Err(taken()),
+            Err(why) => return Err(self.fault(ErrorKind::Malformed, why.to_string())),
+        }
+        let content = self.wrapped(Some(&whole), &content)?;
+        self.check_unused(described, id)?;
+        self.put(client, id, &content, described).await?;
+        let moved = self.make_current(client, id, Some(current)).await;
+        match moved {
+            // Somebody else has written: our member, or another one.
+            Err(error) if error.kind() == ErrorKind::Conflict && self.observe().await.is_ok() => Err(taken()),
+            moved => moved,
         }
     }
 
@@ -147,16 +176,16 @@ impl AwsProvider {
         let (Some(_), Some(version)) = (&self.options.member, observed.current()) else { return Ok(content) };
         let whole = client.value(version).await;
         let whole = whole.map_err(|failed| self.failed(failed, observed.described.kms_key.as_deref()))?;
-        self.wrapped(whole.as_ref(), content)
+        self.wrapped(whole.as_ref(), &content)
     }
 
     fn wrapped(
         &self,
         whole: Option<&SecretBytes>,
-        content: SecretBytes,
+        content: &SecretBytes,
     ) -> Result<SecretBytes, ProviderError> {
-        let Some(name) = &self.options.member else { return Ok(content) };
-        let value = value::with_member(whole, name, &content);
+        let Some(name) = &self.options.member else { return Ok(SecretBytes::new(content.expose().to_vec())) };
+        let value = value::with_member(whole, name, content);
         let value = value.map_err(|why| self.fault(ErrorKind::Malformed, why.to_string()))?;
         if value.len() > MAX_BYTES {
             let detail = format!(
@@ -253,7 +282,7 @@ impl AwsProvider {
 
     fn lost(&self, is_first: bool) -> ProviderError {
         if is_first {
-            self.fault(ErrorKind::AlreadyExists, "there is a value already")
+            self.fault(ErrorKind::AlreadyExists, TAKEN)
         } else {
             self.conflict()
         }
@@ -267,6 +296,8 @@ impl AwsProvider {
         self.fault(ErrorKind::ChangeIdUsed, format!("the change {id} was carried out before"))
     }
 }
+
+const TAKEN: &str = "there is a value already";
 
 fn written(id: Uuid) -> Revision {
     stages::revision([(Role::Current, &*id.to_string())])

@@ -65,10 +65,15 @@ impl Place {
         Ok(place)
     }
 
+    /// As far as it is known: the one that is not configured is found with the way to the server.
+    pub(super) fn namespace(&self) -> Option<&str> {
+        self.options.namespace.as_deref().or_else(|| self.namespace.get().map(String::as_str))
+    }
+
     /// `NAMESPACE/NAME`, as far as the namespace is known.
     pub(super) fn location(&self) -> String {
         let name = &self.options.name;
-        match self.options.namespace.as_ref().or_else(|| self.namespace.get()) {
+        match self.namespace() {
             Some(namespace) => format!("{namespace}/{name}"),
             None => name.clone(),
         }
@@ -287,7 +292,7 @@ fn client(config: &Config, timeout: Duration) -> Result<Client, Unusable> {
 
 fn unfit(error: &kube::Error) -> Unusable {
     match error {
-        kube::Error::Auth(error) => Unusable::new(ErrorKind::Denied, credentials(error)),
+        kube::Error::Auth(error) => Unusable::new(ErrorKind::Unauthenticated, credentials(error)),
         kube::Error::RustlsTls(_) => Unusable::misconfigured(
             "the authority or the client certificate by which the API server is spoken to cannot be used: it is no PEM of \
              certificates, or its key is missing",

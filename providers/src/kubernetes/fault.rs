@@ -37,7 +37,7 @@ impl Place {
             error => Box::new(error),
         };
         if let Some(error) = cause.downcast_ref::<kube::client::AuthError>() {
-            return Trouble::Unsent(self.fault(ErrorKind::Denied, credentials(error)));
+            return Trouble::Unsent(self.fault(ErrorKind::Unauthenticated, credentials(error)));
         }
         let is_unsent =
             cause.downcast_ref::<hyper_util::client::legacy::Error>().is_some_and(|error| error.is_connect());
@@ -97,10 +97,10 @@ impl Place {
     ) -> ProviderError {
         let (code, why) = (reply.status, status.why());
         let (kind, detail) = match code {
-            401 => (ErrorKind::Denied, UNAUTHORIZED.to_owned()),
+            401 => (ErrorKind::Unauthenticated, UNAUTHORIZED.to_owned()),
             403 => (ErrorKind::Denied, self.forbidden(verb, status)),
             404 if status.is_about_namespace() => {
-                (ErrorKind::NotFound, "there is no such namespace".to_owned())
+                (ErrorKind::NotFound, self.no_namespace())
             }
             404 => (ErrorKind::NotFound, "there is no such Secret".to_owned()),
             409 if verb == Verb::Create => (ErrorKind::AlreadyExists, "there is a Secret already".to_owned()),
@@ -117,6 +117,11 @@ impl Place {
         self.fault(kind, detail)
     }
 
+    fn no_namespace(&self) -> String {
+        let make = self.namespace().map(|name| format!(": `kubectl create namespace {name}` makes it")).unwrap_or_default();
+        format!("there is no such namespace{make}, unless another one is meant")
+    }
+
     fn forbidden(&self, verb: Verb, status: &Status) -> String {
         let (user, verb, name) = (status.without_right(verb), verb.name(), &self.options.name);
         let Some(user) = user else {
@@ -124,8 +129,19 @@ impl Place {
         };
         // A name cannot be told of what is not there yet.
         let names = if verb == "create" { String::new() } else { format!(", resourceNames: [{name}]") };
+        // Who serves by a Role of one Secret fills it once it is there, and needs no more than that.
+        let empty = if verb == "create" {
+            let namespace = self.namespace();
+            let namespace = namespace.map(|name| format!(" -n {name}")).unwrap_or_default();
+            format!(
+                "let somebody who may make it empty, `kubectl{namespace} create secret generic {name}`, and do the same \
+                 again, which fills it; or "
+            )
+        } else {
+            String::new()
+        };
         format!(
-            "{user} may not {verb} it; a Role in that namespace with the rule {{apiGroups: [\"\"], resources: \
+            "{user} may not {verb} it; {empty}a Role in that namespace with the rule {{apiGroups: [\"\"], resources: \
              [secrets]{names}, verbs: [{verb}]}}, bound to it, would allow that (deploy/kubernetes/rbac.yaml)"
         )
     }

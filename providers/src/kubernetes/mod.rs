@@ -5,7 +5,7 @@
 //! changed   a hint by a watch of the one Secret, the truth by a GET now and then
 //! replace   GET, compare with what is expected, PUT with the resourceVersion of that GET
 //! create    POST, or the first data of a Secret that was made empty
-//! rehearse  the same as replace, as a dry run: the server does all but store it
+//! rehearse  the same as replace or create, as a dry run: the server does all but store it
 //! ```
 //!
 //! # What is believed
@@ -22,8 +22,8 @@
 //!   asks (401), the credentials are read anew and the same is asked once more, for they may have been renewed.
 //!
 //! # What is asked
-//! `get` and `watch` of the one Secret; `update` by whoever rotates; `create` only for `keys init`, and not even for that
-//! where the Secret was made empty beforehand. A watch by field selector is of the one object, so a Role with
+//! `get` and `watch` of the one Secret; `update` by whoever rotates; `create` only by whoever writes the first
+//! record or puts a deleted one back, and not even then where somebody else makes the Secret, empty. A watch by field selector is of the one object, so a Role with
 //! `resourceNames` allows it, and `list` is not needed. The watch asks for metadata alone: values go over the wire when
 //! they are read, not when they change.
 //!
@@ -50,6 +50,7 @@ pub use options::{DEFAULT_POLL, DEFAULT_TIMEOUT, DEFAULT_WATCH, KubernetesOption
 use crate::{BoxFuture, Change, Description, Entries, ProviderError, Record, Revision, SecretProvider};
 use connect::Place;
 use watch::Hints;
+use write::{Run, rehearsed};
 
 /// Keeps the record in a Secret.
 ///
@@ -111,11 +112,11 @@ impl SecretProvider for KubernetesProvider {
         entries: Entries,
         change: Change,
     ) -> BoxFuture<'a, Result<Revision, ProviderError>> {
-        Box::pin(self.write_over(expected, entries, change))
+        Box::pin(self.write_over(expected, entries, change, Run::Real))
     }
 
     fn create(&self, entries: Entries, change: Change) -> BoxFuture<'_, Result<Revision, ProviderError>> {
-        Box::pin(self.write_first(entries, change))
+        Box::pin(self.write_first(entries, change, Run::Real))
     }
 
     fn rehearse<'a>(
@@ -124,6 +125,10 @@ impl SecretProvider for KubernetesProvider {
         entries: Entries,
         change: Change,
     ) -> BoxFuture<'a, Result<(), ProviderError>> {
-        Box::pin(self.write_as_if(expected, entries, change))
+        Box::pin(async move { rehearsed(self.write_over(expected, entries, change, Run::Dry).await) })
+    }
+
+    fn rehearse_create(&self, entries: Entries, change: Change) -> BoxFuture<'_, Result<(), ProviderError>> {
+        Box::pin(async move { rehearsed(self.write_first(entries, change, Run::Dry).await) })
     }
 }

@@ -8,6 +8,23 @@ use super::load::secret_in;
 use super::secret::Secret;
 use crate::{Change, Description, Entries, ErrorKind, ProviderError, Revision};
 
+/// Whether the server stores what it is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Run {
+    /// It does.
+    Real,
+    /// It does all but that.
+    Dry,
+}
+
+/// What a dry run came to. Nothing was to be stored, so whatever is not known of it is whether it would have been.
+pub(super) fn rehearsed(outcome: Result<Revision, ProviderError>) -> Result<(), ProviderError> {
+    outcome.map(drop).map_err(|error| match error.kind() {
+        ErrorKind::OutcomeUnknown => ProviderError::new(ErrorKind::Unavailable, error.location(), error.detail()),
+        _ => error,
+    })
+}
+
 impl KubernetesProvider {
     /// Writes over what is at `expected`.
     pub(super) async fn write_over(
@@ -15,25 +32,10 @@ impl KubernetesProvider {
         expected: &Revision,
         entries: Entries,
         change: Change,
+        run: Run,
     ) -> Result<Revision, ProviderError> {
         let secret = self.prepared(expected, entries, &change).await?;
-        self.place.put(Verb::Update, &secret, false).await
-    }
-
-    /// The same as a dry run.
-    pub(super) async fn write_as_if(
-        &self,
-        expected: &Revision,
-        entries: Entries,
-        change: Change,
-    ) -> Result<(), ProviderError> {
-        let secret = self.prepared(expected, entries, &change).await?;
-        let outcome = self.place.put(Verb::Update, &secret, true).await;
-        // Nothing was to be stored, so whatever is not known of it is that it would have been.
-        outcome.map(drop).map_err(|error| match error.kind() {
-            ErrorKind::OutcomeUnknown => self.place.fault(ErrorKind::Unavailable, error.detail()),
-            _ => error,
-        })
+        self.place.put(Verb::Update, &secret, run).await
     }
 
     /// Makes the Secret, or fills one that was made without data.
@@ -41,13 +43,14 @@ impl KubernetesProvider {
         &self,
         entries: Entries,
         change: Change,
+        run: Run,
     ) -> Result<Revision, ProviderError> {
         self.place.check(&entries)?;
         let mut secret = match self.place.get().await {
             Ok(secret) => secret,
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let secret = Secret::first(&self.place.options.name, entries, change.id);
-                return self.place.put(Verb::Create, &secret, false).await;
+                return self.place.put(Verb::Create, &secret, run).await;
             }
             Err(error) => return Err(error),
         };
@@ -56,7 +59,7 @@ impl KubernetesProvider {
         }
         self.place.judge(&secret)?;
         secret.put(entries, change.id);
-        self.place.put(Verb::Update, &secret, false).await.map_err(|error| match error.kind() {
+        self.place.put(Verb::Update, &secret, run).await.map_err(|error| match error.kind() {
             // Somebody else was first to fill it.
             ErrorKind::Conflict => self.place.fault(ErrorKind::AlreadyExists, error.detail()),
             _ => error,
@@ -88,8 +91,8 @@ impl KubernetesProvider {
 
 impl Place {
     /// Sends the Secret and tells what it is at then.
-    async fn put(&self, verb: Verb, secret: &Secret, is_dry: bool) -> Result<Revision, ProviderError> {
-        let answered = match self.ask(&Ask::write(verb, secret.body(), is_dry)).await {
+    async fn put(&self, verb: Verb, secret: &Secret, run: Run) -> Result<Revision, ProviderError> {
+        let answered = match self.ask(&Ask::write(verb, secret.body(), run == Run::Dry)).await {
             Ok(reply) => secret_in(reply),
             Err(trouble) => Err(trouble),
         };

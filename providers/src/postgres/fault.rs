@@ -20,7 +20,10 @@ impl Unfit {
 impl PostgresProvider {
     /// Before any COMMIT: nothing was changed.
     pub(super) fn failed(&self, error: DatabaseError) -> ProviderError {
-        let (kind, message) = (kind_of(error.kind()), error.to_string());
+        let (kind, mut message) = (kind_of(error.kind()), error.to_string());
+        if kind == ErrorKind::Denied {
+            message.push_str("; what its role needs is in docs/postgres.md under \"Roles and grants\"");
+        }
         self.fault(kind, message).with_source(error)
     }
 
@@ -37,7 +40,7 @@ impl PostgresProvider {
             }
             // A log that does not hold together is no fault of the ring's.
             error @ (AppendError::Broken(_) | AppendError::NoHead) => {
-                self.fault(ErrorKind::Unusable, error.to_string()).with_source(error)
+                self.fault(ErrorKind::DatabaseUnusable, error.to_string()).with_source(error)
             }
             // An event that does not fit in: waiting does not mend it.
             error => self.fault(ErrorKind::Malformed, error.to_string()).with_source(error),
@@ -63,7 +66,7 @@ fn kind_of(kind: DatabaseErrorKind) -> ErrorKind {
         DatabaseErrorKind::Conflict => ErrorKind::Conflict,
         DatabaseErrorKind::Schema => ErrorKind::Unprepared,
         DatabaseErrorKind::Outgrown => ErrorKind::Outgrown,
-        DatabaseErrorKind::Configuration => ErrorKind::Unusable,
+        DatabaseErrorKind::Configuration => ErrorKind::DatabaseUnusable,
         // A wrong certificate is no answer of the database we were told of; the right one may come back.
         _ => ErrorKind::Unavailable,
     }

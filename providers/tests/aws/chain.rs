@@ -53,9 +53,13 @@ fn variables_are_honoured_as_the_sdk_does_and_what_is_missing_is_said() {
     assert!(told(by_service).contains("read AWSCURRENT="));
 
     let nobody = told(without(environment(), "AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY"));
-    assert!(nobody.contains("Denied: ") && nobody.contains("no AWS credentials"), "{nobody}");
-    let nowhere = told(without(environment(), "AWS_REGION"));
-    assert!(nowhere.contains("Unusable: ") && nowhere.contains("no region is known"), "{nowhere}");
+    assert!(nobody.contains("Unauthenticated: ") && nobody.contains("no AWS credentials"), "{nobody}");
+    let empty = with(environment(), "AWS_REGION", "");
+    for nowhere in [told(without(environment(), "AWS_REGION")), told(empty)] {
+        assert!(nowhere.contains("Misconfigured: ") && nowhere.contains("no region is known"), "{nowhere}");
+    }
+    let odd = told(with(environment(), "AWS_REGION", "eu west"));
+    assert!(odd.contains("Misconfigured: ") && odd.contains("AWS_REGION, or the profile's"), "{odd}");
 }
 
 #[test]
@@ -72,13 +76,13 @@ fn a_web_identity_that_is_not_taken_is_told_by_what_sts_says() {
     std::fs::write(token.path(), "eyJhbGciOiJub25lIn0.eyJpc3MiOiJ4In0.").unwrap();
     let by = |file: &Path| aws.web_identity_environment(&role, file);
     let refused = told(by(token.path()));
-    assert!(refused.contains("Denied: ") && refused.contains("InvalidIdentityToken"), "{refused}");
+    assert!(refused.contains("Unauthenticated: ") && refused.contains("InvalidIdentityToken"), "{refused}");
     assert!(!refused.contains("eyJ"), "{refused}");
     let missing = told(by(Path::new("/nonexistent/token")));
     assert!(missing.contains("no AWS credentials") && missing.contains("No such file"), "{missing}");
     // STS may be elsewhere than the rest.
     let no_sts = told(with(by(token.path()), "AWS_ENDPOINT_URL_STS", "http://127.0.0.1:1"));
-    assert!(no_sts.contains("Unavailable: ") && no_sts.contains("no AWS credentials"), "{no_sts}");
+    assert!(no_sts.contains("NoCredentials: ") && no_sts.contains("no AWS credentials"), "{no_sts}");
 }
 
 #[test]

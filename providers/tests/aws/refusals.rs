@@ -48,26 +48,26 @@ fn each_refusal_of_a_read_is_told_by_its_cause_and_cure() {
         (
             "DescribeSecret",
             error(400, "ExpiredTokenException", "The security token included in the request is expired"),
-            ErrorKind::Denied,
+            ErrorKind::Unauthenticated,
             "have expired",
         ),
         (
             "DescribeSecret",
             error(400, "UnrecognizedClientException", "invalid"),
-            ErrorKind::Denied,
+            ErrorKind::Unauthenticated,
             "does not know these credentials",
         ),
         (
             "DescribeSecret",
             error(400, "InvalidSignatureException", "Signature expired"),
-            ErrorKind::Denied,
+            ErrorKind::Unauthenticated,
             "clock is wrong",
         ),
         (
             "GetSecretValue",
             error(400, "InvalidRequestException", deletion),
-            ErrorKind::NotFound,
-            "restore-secret",
+            ErrorKind::Unusable,
+            "restore-secret --secret-id prod/ring --region eu-central-1`",
         ),
         (
             "DescribeSecret",
@@ -103,7 +103,7 @@ fn each_refusal_of_a_read_is_told_by_its_cause_and_cure() {
         aws.delete_access_key();
         let unknown = provider(&aws).load().await.unwrap_err();
         assert!(
-            unknown.kind() == ErrorKind::Denied && unknown.to_string().contains("get-caller-identity"),
+            unknown.kind() == ErrorKind::Unauthenticated && unknown.to_string().contains("get-caller-identity"),
             "{unknown}"
         );
     });
@@ -167,11 +167,11 @@ fn what_a_deleted_secret_wants_is_said() {
         made(&aws, &document(1));
         let at = provider.load().await.unwrap().revision;
         aws.call("DeleteSecret", &json!({"SecretId": RING}));
-        let is_said = |refused: &ProviderError| refused.to_string().contains("scheduled for deletion");
+        let is_said = |refused: &ProviderError| refused.to_string().contains("scheduled for deletion (DeletedDate ");
         let deleted = provider.load().await.unwrap_err();
-        assert!(deleted.kind() == ErrorKind::NotFound && is_said(&deleted), "{deleted}");
+        assert!(deleted.kind() == ErrorKind::Unusable && is_said(&deleted), "{deleted}");
         let replaced = provider.replace(&at, ring(2), change()).await.unwrap_err();
-        assert!(replaced.kind() == ErrorKind::NotFound && is_said(&replaced), "{replaced}");
+        assert!(replaced.kind() == ErrorKind::Unusable && is_said(&replaced), "{replaced}");
         let created = provider.create(ring(2), change()).await.unwrap_err();
         assert!(created.kind() == ErrorKind::Unusable && is_said(&created), "{created}");
         aws.call("RestoreSecret", &json!({"SecretId": RING}));

@@ -81,11 +81,11 @@ fn what_is_no_record_is_told_by_its_label_and_without_its_value() {
     let by = |member: &str| of(&aws, AwsOptions::secret(RING).member(member));
     block_on(async {
         let other = by("private_key").load().await.unwrap_err();
-        assert_eq!(other.kind(), ErrorKind::Malformed);
+        assert_eq!(other.kind(), ErrorKind::NotFound);
         let told = other.to_string();
         assert!(
             told.contains(
-                "AWSCURRENT: the JSON object has no member private_key; its members are: user, key"
+                "the JSON object has no member private_key; its members are: user, key. Is one of these meant?"
             ),
             "{told}"
         );
@@ -162,5 +162,44 @@ fn a_write_into_a_member_leaves_the_others_and_counts_them() {
             provider.replace(&at, Entries::single(Entries::KEYRING, large), change()).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::TooLarge, "{refused}");
         assert!(refused.to_string().contains("with its other members"), "{refused}");
+    });
+}
+
+/// As whoever keeps other things in the same secret would expect.
+#[test]
+fn a_first_ring_is_put_beside_the_members_that_are_there_and_over_none() {
+    let Some(aws) = Aws::start() else { return };
+    let by = |name: &str| of(&aws, AwsOptions::secret(name).member("ring"));
+    let value = |name: &str| {
+        let told = aws.call("GetSecretValue", &json!({"SecretId": name, "VersionStage": "AWSCURRENT"}));
+        serde_json::from_str::<serde_json::Value>(told["SecretString"].as_str().unwrap()).unwrap()
+    };
+    block_on(async {
+        for (name, before) in [("none", json!({})), ("others", json!({"owner": "platform", "size": 3}))] {
+            aws.call("CreateSecret", &json!({"Name": name, "SecretString": before.to_string()}));
+            assert_eq!(by(name).load().await.unwrap_err().kind(), ErrorKind::NotFound, "{name}");
+            let mut after = before;
+            after["ring"] = document(1).into();
+            let at = by(name).create(crate::place::ring(1), change()).await.unwrap();
+            assert_eq!((value(name), by(name).load().await.unwrap().revision), (after.clone(), at), "{name}");
+            let again = by(name).create(crate::place::ring(2), change()).await.unwrap_err();
+            assert_eq!((again.kind(), value(name)), (ErrorKind::AlreadyExists, after), "{name}");
+        }
+        // Of several, one; and whoever writes another member meanwhile loses nothing by it.
+        aws.call("CreateSecret", &json!({"Name": "raced", "SecretString": "{\"owner\":\"platform\"}"}));
+        let (one, two) = (by("raced"), by("raced"));
+        let race = futures_util::future::join(
+            one.create(crate::place::ring(1), change()),
+            two.create(crate::place::ring(2), change()),
+        );
+        let (one, two) = race.await;
+        assert!(one.is_ok() != two.is_ok(), "{one:?} {two:?}");
+        let lost = one.and(two).unwrap_err();
+        assert_eq!(lost.kind(), ErrorKind::AlreadyExists, "{lost}");
+        assert_eq!(value("raced")["owner"], "platform");
+        // What is no object has no room for a member.
+        aws.call("CreateSecret", &json!({"Name": "text", "SecretString": PEM}));
+        let refused = by("text").create(crate::place::ring(1), change()).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Malformed, "{refused}");
     });
 }

@@ -30,7 +30,7 @@ fn a_token_that_is_void_is_denied_and_one_that_takes_its_place_is_used_at_once()
         for text in [&*old, "not.a.token"] {
             tenant.file("token", text);
             let denied = provider.load().await.unwrap_err();
-            assert_eq!(denied.kind(), ErrorKind::Denied, "{denied}");
+            assert_eq!(denied.kind(), ErrorKind::Unauthenticated, "{denied}");
             assert!(denied.to_string().contains("(401): the token has expired or was revoked"), "{denied}");
             assert!(!format!("{denied} {denied:?}").contains(text), "{denied}");
         }
@@ -55,7 +55,7 @@ fn a_token_that_is_void_is_denied_and_one_that_takes_its_place_is_used_at_once()
     });
     let missing = KubernetesProvider::new(tenant.by(&kubeconfig)).unwrap();
     let denied = block_on(missing.load()).unwrap_err();
-    assert_eq!(denied.kind(), ErrorKind::Denied, "{denied}");
+    assert_eq!(denied.kind(), ErrorKind::Unauthenticated, "{denied}");
     assert!(
         denied.to_string().contains(&format!("the token file {} cannot be read", token.display())),
         "{denied}"
@@ -151,7 +151,7 @@ fn a_credential_plugin_brings_the_token_and_what_it_prints_is_not_repeated() {
         ("echo canary", "gives no credentials that can be used"),
     ] {
         let refused = block_on(KubernetesProvider::new(plugin(script)).unwrap().load()).unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::Denied, "{refused}");
+        assert_eq!(refused.kind(), ErrorKind::Unauthenticated, "{refused}");
         assert!(refused.to_string().contains(told), "{refused}");
         let shown = format!("{refused} {refused:?} {refused:#?}");
         assert!(!shown.contains("canary") && !shown.contains("99, 97, 110, 97"), "{shown}");

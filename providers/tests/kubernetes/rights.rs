@@ -84,12 +84,31 @@ fn who_lacks_a_right_is_told_which_and_the_role_that_would_give_it() {
         tenant.edit(|secret| secret["data"]["keyring.json"] = json!("W10="));
         in_time("a wake", reader.changed(&at)).await;
         tenant.delete();
-        let denied = reader.create(ring(1), change()).await.unwrap_err();
-        assert_eq!(denied.kind(), ErrorKind::Denied, "{denied}");
-        assert!(
-            denied.to_string().contains("{apiGroups: [\"\"], resources: [secrets], verbs: [create]}"),
-            "{denied}"
-        );
+        let create = reader.create(ring(1), change()).await.map(drop);
+        for outcome in [create, reader.rehearse_create(ring(1), change()).await] {
+            let denied = outcome.unwrap_err();
+            assert_eq!(denied.kind(), ErrorKind::Denied, "{denied}");
+            let (told, namespace) = (denied.to_string(), &tenant.namespace);
+            let empty = format!("`kubectl -n {namespace} create secret generic {SECRET}`");
+            let role = told.find("{apiGroups: [\"\"], resources: [secrets], verbs: [create]}");
+            assert!(told.find(&empty).is_some_and(|at| role.is_some_and(|role| at < role)), "{told}");
+        }
+    });
+}
+
+/// By the Role of `rbac.yaml` alone: whoever may make Secrets makes it empty.
+#[test]
+fn a_deleted_secret_that_is_made_empty_is_filled_without_the_right_to_create() {
+    let Some(server) = KubeApiserver::shared() else { return };
+    let tenant = Tenant::of(server);
+    let provider = KubernetesProvider::new(tenant.options()).unwrap();
+    block_on(async {
+        assert_eq!(provider.rehearse_create(ring(1), change()).await.unwrap_err().kind(), ErrorKind::Denied);
+        tenant.make("Opaque", &[]);
+        provider.rehearse_create(ring(1), change()).await.unwrap();
+        assert_eq!(provider.load().await.unwrap_err().kind(), ErrorKind::NotFound, "a rehearsal stores nothing");
+        let at = provider.create(ring(1), change()).await.unwrap();
+        assert_eq!(provider.load().await.unwrap().revision, at);
     });
 }
 

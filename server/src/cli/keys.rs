@@ -176,10 +176,10 @@ struct Opened {
 /// Reads the ring. Where it rests, and with which algorithms it is served, is not judged: that is `check`'s to say.
 async fn open(place: Place, globals: &Globals) -> Result<Opened, Failure> {
     let Looking { provider, options, file } = looking(place, globals)?;
-    let description = provider.describe();
-    let opened = Keystore::open(provider, options, Arc::new(SystemClock)).await;
+    let opened = Keystore::open(Arc::clone(&provider), options, Arc::new(SystemClock)).await;
     let (keystore, _not_followed) = opened.map_err(Failure::found)?;
-    Ok(Opened { provider: description, snapshot: keystore.snapshot(), file })
+    // Namespace and region that are not configured are known once somebody was asked.
+    Ok(Opened { provider: provider.describe(), snapshot: keystore.snapshot(), file })
 }
 
 /// What a ring is read with, to be looked at.

@@ -227,11 +227,13 @@ impl From<MintError> for ApiError {
             | MintError::AlgorithmNotAllowed { .. }
             | MintError::LifetimeTooLong { .. } => Self::denied(error.to_string()),
             MintError::LifetimeTooShort { .. } | MintError::Invalid(_) => Self::invalid(error.to_string()),
-            MintError::Stale { age_s, limit_s, refused } => {
-                let awaited = match refused {
+            MintError::Stale { age_s, limit_s, fault } => {
+                let awaited = match fault {
                     None => "its key provider answers".to_owned(),
                     Some(code) => format!(
-                        "what its key provider holds, which it refuses ({code}), has been put right; its log says more"
+                        "what its last look at its key provider ended with, {}, has been put right, of which its log says \
+                         more. {} {}",
+                        code.name, code.meaning, code.cure
                     ),
                 };
                 let words = format!(
@@ -345,7 +347,7 @@ mod tests {
             ),
             (MintError::LifetimeTooShort { life: lifetime(60), backdate_s: 60 }, 400, "invalid_request"),
             (MintError::Invalid(invalid()), 400, "invalid_request"),
-            (MintError::Stale { age_s: 4000, limit_s: 3600, refused: None }, 503, "temporarily_unavailable"),
+            (MintError::Stale { age_s: 4000, limit_s: 3600, fault: None }, 503, "temporarily_unavailable"),
             (MintError::ClockSkewed { offset_s: 90, skew_s: 60 }, 503, "temporarily_unavailable"),
             (MintError::Busy, 503, "temporarily_unavailable"),
             (MintError::NoKey(Algorithm::Es256), 503, "temporarily_unavailable"),
@@ -386,7 +388,7 @@ mod tests {
         for error in [
             MintError::TasksNotRunning,
             MintError::Failed,
-            MintError::Stale { age_s: 9, limit_s: 8, refused: None },
+            MintError::Stale { age_s: 9, limit_s: 8, fault: None },
         ] {
             let said = ApiError::from(error.clone()).description().to_owned();
             assert_ne!(said, error.to_string());
@@ -397,13 +399,16 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_mint_learns_whether_the_provider_is_silent_or_its_record_refused() {
-        let said = |refused| {
-            ApiError::from(MintError::Stale { age_s: 9, limit_s: 8, refused }).description().to_owned()
+    fn who_cannot_mint_learns_why_the_provider_gives_nothing_and_what_mends_it() {
+        let said = |fault| {
+            ApiError::from(MintError::Stale { age_s: 9, limit_s: 8, fault }).description().to_owned()
         };
         assert!(said(None).contains("once its key provider answers"), "{}", said(None));
-        let refused = said(Some("fleet.key_replaced"));
-        assert!(refused.contains("(fleet.key_replaced)") && !refused.contains("answers"), "{refused}");
+        for name in ["fleet.key_replaced", "provider.not_found", "provider.denied"] {
+            let code = oneseal_keystore::all_codes().into_iter().find(|code| code.name == name).expect("a code");
+            let told = said(Some(code));
+            assert!(told.contains(name) && told.contains(code.cure) && !told.contains("answers"), "{told}");
+        }
     }
 
     #[test]

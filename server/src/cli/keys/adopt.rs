@@ -167,8 +167,8 @@ async fn read_key(from: &str, common: &Common, globals: &Globals) -> Result<Priv
         let code =
             provider_findings(&error).iter().map(|finding| finding.code.name).next().unwrap_or_default();
         let exit = match error.kind() {
-            ErrorKind::Denied => Exit::Denied,
-            ErrorKind::Unavailable => Exit::Unavailable,
+            ErrorKind::Denied | ErrorKind::Unauthenticated => Exit::Denied,
+            ErrorKind::Unavailable | ErrorKind::NoCredentials => Exit::Unavailable,
             _ => Exit::Refused,
         };
         Failure::new(exit, "the key to adopt cannot be read").with_code(code).because(error)

@@ -15,7 +15,7 @@ use crate::app;
 use crate::config::{Config, ProviderChoice};
 use crate::exit::{Exit, Failure};
 use crate::output;
-use crate::refusals::KEYS_PUBLIC_ONLY;
+use crate::refusals::{KEYS_NOT_WRITTEN, KEYS_OUTCOME_UNKNOWN, KEYS_PUBLIC_ONLY};
 
 /// Which ring, and with which keys.
 #[derive(Debug, clap::Args)]
@@ -163,7 +163,12 @@ fn failure(error: InitError) -> Failure {
         _ => Exit::Internal,
     };
     let cure = if error.is_outcome_unknown() { "; it may be there all the same: run this again" } else { "" };
-    Failure::new(exit, format!("no ring was made{cure}")).because(error)
+    let code = match &error {
+        InitError::Write(_) if error.is_outcome_unknown() => KEYS_OUTCOME_UNKNOWN,
+        InitError::Write(_) => KEYS_NOT_WRITTEN,
+        _ => return Failure::new(exit, format!("no ring was made{cure}")).because(error),
+    };
+    Failure::new(exit, format!("no ring was made{cure}")).with_code(code).because(error)
 }
 
 fn refusal_of(error: InitError) -> Failure {
@@ -175,8 +180,8 @@ fn refusal_of(error: InitError) -> Failure {
 
 fn exit_of(kind: ErrorKind) -> Exit {
     match kind {
-        ErrorKind::Denied => Exit::Denied,
-        ErrorKind::Unavailable | ErrorKind::OutcomeUnknown => Exit::Unavailable,
+        ErrorKind::Denied | ErrorKind::Unauthenticated => Exit::Denied,
+        ErrorKind::Unavailable | ErrorKind::NoCredentials | ErrorKind::OutcomeUnknown => Exit::Unavailable,
         _ => Exit::Refused,
     }
 }

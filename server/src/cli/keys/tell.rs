@@ -19,10 +19,12 @@ pub(super) fn answer(answer: Value, json: bool) -> Result<Exit, Failure> {
 pub(super) fn changes(answer: &Value) -> String {
     let would = if answer["dry_run"] == true { "would be: " } else { "" };
     let kid = |change: &Value| match &change["kid"] {
-        Value::Null if change["kind"] == "key.published" => "a new key".to_owned(),
-        kid => text(kid),
+        Value::Null if change["kind"] == "key.published" => "  a new key".to_owned(),
+        // Of the ring as a whole.
+        Value::Null => String::new(),
+        kid => format!("  {}", text(kid)),
     };
-    let line = |change: &Value| format!("  {would}{}  {}", text(&change["kind"]), kid(change));
+    let line = |change: &Value| format!("  {would}{}{}", text(&change["kind"]), kid(change));
     let lines: Vec<_> = list(&answer["changes"]).iter().map(line).collect();
     lines.join("\n")
 }
@@ -98,6 +100,12 @@ mod tests {
         let stuck = json!({ "what": "activate", "kid": "k", "not_before": null, "until": null, "because": null,
             "blocked": "x is silent" });
         assert_eq!(of_next(&stuck), "next: activate k not yet: x is silent");
+    }
+
+    #[test]
+    fn a_change_of_the_whole_ring_has_no_key() {
+        let answer = json!({ "dry_run": false, "changes": [{ "kind": "ring.recovered", "kid": null }] });
+        assert_eq!(changes(&answer), "  ring.recovered");
     }
 
     #[test]
