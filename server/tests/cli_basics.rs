@@ -73,3 +73,28 @@ fn golden() {
         cases.case(format!("tests/cmd/{verb}*.trycmd"));
     }
 }
+
+/// At whichever place it is missing, nobody is told of a database.
+#[test]
+fn a_region_that_is_missing_or_cannot_be_one_is_told_as_such() {
+    let dir = TempDir::new().expect("a directory");
+    let ring = format!("file:{}", text(&dir.path().join("ring")));
+    let issuer = "https://oidc.example.com";
+    let aws = "aws:prod/oneseal-ring";
+    let at_ring = ["keys", "list", "--issuer", issuer, "--provider", aws];
+    let at_kek = ["keys", "init", "--issuer", issuer, "--provider", &ring, "--kek", aws];
+    for (arguments, region, words) in [
+        (&at_ring[..], None, "no region is known: set AWS_REGION"),
+        (&at_kek[..], None, "no region is known: set AWS_REGION"),
+        (&at_ring[..], Some(""), "no region is known: set AWS_REGION"),
+        (&at_kek[..], Some("eu west"), "a region is named as in `eu-west-1`"),
+    ] {
+        let mut command = oneseal(arguments);
+        command.env_remove("AWS_DEFAULT_REGION").env_remove("AWS_REGION").env_remove("AWS_PROFILE");
+        command.env("HOME", dir.path()).env("AWS_EC2_METADATA_DISABLED", "true");
+        command.envs(region.map(|region| ("AWS_REGION", region)));
+        let said = run(&mut command);
+        said.refused(78, &["provider.misconfigured", words]);
+        assert!(!said.err.contains("database") && !said.err.contains("pool_mode"), "{said:?}");
+    }
+}

@@ -274,9 +274,10 @@ async fn an_outage_of_the_provider_stops_minting_alone_and_only_in_the_end() {
     running.clock.advance_boot(Duration::from_secs(1));
     let refused = mint(&running).await.expect_err("past the limit");
     assert!(matches!(refused, MintError::Stale { limit_s: 3600, .. }), "{refused:?}");
-    for (kind, name) in
-        [(ErrorKind::NotFound, "provider.not_found"), (ErrorKind::Unauthenticated, "provider.unauthenticated")]
-    {
+    for (kind, name) in [
+        (ErrorKind::NotFound, "provider.not_found"),
+        (ErrorKind::Unauthenticated, "provider.unauthenticated"),
+    ] {
         running.provider.set_outage(Some(kind));
         running.issuer.look_now();
         until(name, || running.issuer.fault().is_some_and(|finding| finding.code.name == name)).await;

@@ -15,9 +15,9 @@ use tracing::instrument::WithSubscriber;
 use tracing::subscriber::NoSubscriber;
 use uuid::Uuid;
 
-use super::options::{NO_REGION_NAME, is_region};
 use super::AwsOptions;
 use super::fault::{Action, Failed};
+use super::options::{NO_REGION_NAME, is_region};
 use super::stages::CURRENT;
 use crate::SecretBytes;
 

@@ -176,7 +176,8 @@ impl AwsProvider {
 
     fn take_back(&self, at: Option<&str>) -> String {
         let at = at.map(|at| format!(" (DeletedDate {at})")).unwrap_or_default();
-        let region = self.client.get().map(|client| format!(" --region {}", client.region())).unwrap_or_default();
+        let region =
+            self.client.get().map(|client| format!(" --region {}", client.region())).unwrap_or_default();
         format!(
             "the secret is scheduled for deletion{at} and cannot be used; take it back, key and all, with `aws \
              secretsmanager restore-secret --secret-id {}{region}`",

@@ -7,12 +7,12 @@ use std::sync::{MutexGuard, PoisonError};
 use oneseal_coordination::{Clock, SystemClock};
 use uuid::Uuid;
 
+use super::AwsProvider;
 use super::client::{Client, Described};
 use super::fault::Missing;
 use super::stages::{self, Role, Stages};
-use super::watch::Look;
 use super::value::{self, Unfit};
-use super::AwsProvider;
+use super::watch::Look;
 use crate::{Entries, ErrorKind, ProviderError, Record, Revision, SecretBytes};
 
 /// How often a secret is looked at anew that was made again in between.

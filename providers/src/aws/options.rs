@@ -150,7 +150,8 @@ impl AwsOptions {
 }
 
 /// Of a text that names none, which may be anything and so is not repeated.
-pub(super) const NO_REGION_NAME: &str = "a region is named as in `eu-west-1`, in small letters, digits and `-`";
+pub(super) const NO_REGION_NAME: &str =
+    "a region is named as in `eu-west-1`, in small letters, digits and `-`";
 
 /// `CreateSecret`, Name.
 fn is_name(text: &str) -> bool {

@@ -191,7 +191,10 @@ mod tests {
         let value =
             format!("{{\"user\":\"{canary}\",\"private_\\u0000key\":\"{canary}\",\"n\":[\"{canary}\"]}}");
         let refused = member(value.as_bytes(), "key").expect_err("another name").to_string();
-        assert_eq!(refused, "the JSON object has no member key; its members are: user, private_\\0key, n. Is one of these meant?");
+        assert_eq!(
+            refused,
+            "the JSON object has no member key; its members are: user, private_\\0key, n. Is one of these meant?"
+        );
         let none = member(b"{}", "key").expect_err("nothing").to_string();
         assert_eq!(none, "the JSON object has no member key yet, nor any other");
         let long = format!("{{\"{}\":1}}", "x".repeat(100));

@@ -281,11 +281,7 @@ impl AwsProvider {
     }
 
     fn lost(&self, is_first: bool) -> ProviderError {
-        if is_first {
-            self.fault(ErrorKind::AlreadyExists, TAKEN)
-        } else {
-            self.conflict()
-        }
+        if is_first { self.fault(ErrorKind::AlreadyExists, TAKEN) } else { self.conflict() }
     }
 
     fn conflict(&self) -> ProviderError {

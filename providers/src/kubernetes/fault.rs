@@ -118,7 +118,10 @@ impl Place {
     }
 
     fn no_namespace(&self) -> String {
-        let make = self.namespace().map(|name| format!(": `kubectl create namespace {name}` makes it")).unwrap_or_default();
+        let make = self
+            .namespace()
+            .map(|name| format!(": `kubectl create namespace {name}` makes it"))
+            .unwrap_or_default();
         format!("there is no such namespace{make}, unless another one is meant")
     }
 

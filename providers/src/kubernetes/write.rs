@@ -20,7 +20,9 @@ pub(super) enum Run {
 /// What a dry run came to. Nothing was to be stored, so whatever is not known of it is whether it would have been.
 pub(super) fn rehearsed(outcome: Result<Revision, ProviderError>) -> Result<(), ProviderError> {
     outcome.map(drop).map_err(|error| match error.kind() {
-        ErrorKind::OutcomeUnknown => ProviderError::new(ErrorKind::Unavailable, error.location(), error.detail()),
+        ErrorKind::OutcomeUnknown => {
+            ProviderError::new(ErrorKind::Unavailable, error.location(), error.detail())
+        }
         _ => error,
     })
 }

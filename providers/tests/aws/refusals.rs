@@ -103,7 +103,8 @@ fn each_refusal_of_a_read_is_told_by_its_cause_and_cure() {
         aws.delete_access_key();
         let unknown = provider(&aws).load().await.unwrap_err();
         assert!(
-            unknown.kind() == ErrorKind::Unauthenticated && unknown.to_string().contains("get-caller-identity"),
+            unknown.kind() == ErrorKind::Unauthenticated
+                && unknown.to_string().contains("get-caller-identity"),
             "{unknown}"
         );
     });
@@ -167,7 +168,8 @@ fn what_a_deleted_secret_wants_is_said() {
         made(&aws, &document(1));
         let at = provider.load().await.unwrap().revision;
         aws.call("DeleteSecret", &json!({"SecretId": RING}));
-        let is_said = |refused: &ProviderError| refused.to_string().contains("scheduled for deletion (DeletedDate ");
+        let is_said =
+            |refused: &ProviderError| refused.to_string().contains("scheduled for deletion (DeletedDate ");
         let deleted = provider.load().await.unwrap_err();
         assert!(deleted.kind() == ErrorKind::Unusable && is_said(&deleted), "{deleted}");
         let replaced = provider.replace(&at, ring(2), change()).await.unwrap_err();

@@ -106,7 +106,11 @@ fn a_deleted_secret_that_is_made_empty_is_filled_without_the_right_to_create() {
         assert_eq!(provider.rehearse_create(ring(1), change()).await.unwrap_err().kind(), ErrorKind::Denied);
         tenant.make("Opaque", &[]);
         provider.rehearse_create(ring(1), change()).await.unwrap();
-        assert_eq!(provider.load().await.unwrap_err().kind(), ErrorKind::NotFound, "a rehearsal stores nothing");
+        assert_eq!(
+            provider.load().await.unwrap_err().kind(),
+            ErrorKind::NotFound,
+            "a rehearsal stores nothing"
+        );
         let at = provider.create(ring(1), change()).await.unwrap();
         assert_eq!(provider.load().await.unwrap().revision, at);
     });

@@ -400,12 +400,12 @@ mod tests {
 
     #[test]
     fn who_cannot_mint_learns_why_the_provider_gives_nothing_and_what_mends_it() {
-        let said = |fault| {
-            ApiError::from(MintError::Stale { age_s: 9, limit_s: 8, fault }).description().to_owned()
-        };
+        let said =
+            |fault| ApiError::from(MintError::Stale { age_s: 9, limit_s: 8, fault }).description().to_owned();
         assert!(said(None).contains("once its key provider answers"), "{}", said(None));
         for name in ["fleet.key_replaced", "provider.not_found", "provider.denied"] {
-            let code = oneseal_keystore::all_codes().into_iter().find(|code| code.name == name).expect("a code");
+            let code =
+                oneseal_keystore::all_codes().into_iter().find(|code| code.name == name).expect("a code");
             let told = said(Some(code));
             assert!(told.contains(name) && told.contains(code.cure) && !told.contains("answers"), "{told}");
         }

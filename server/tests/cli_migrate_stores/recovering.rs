@@ -63,6 +63,7 @@ fn a_secret_that_was_deleted_comes_back_from_the_replica_that_serves_it() {
         let done =
             run(&mut world.command(&[recover.as_slice(), &["--yes", "--json"]].concat())).done().json();
         assert_eq!(done["changes"][0]["kind"], "ring.recovered", "{kind:?}: {done}");
+        assert_eq!(done["notes"][0], "written back; until then: there is no record", "{kind:?}: {done}");
         assert!(world.document(&place) == Some(before), "{kind:?}: byte for byte");
         let again =
             run(&mut world.command(&[recover.as_slice(), &["--yes", "--json"]].concat())).done().json();

@@ -91,6 +91,17 @@ fn a_sealed_ring_is_made_in_each_with_its_kek_in_the_other_and_read_back() {
             ["keys", "list", "--issuer", ISSUER, "--provider", &place.uri, "--kek", &kek.uri, "--json"];
         let listed = run(&mut world.command(&listed)).done().json();
         assert_eq!(listed["keys"].as_array().map(Vec::len), Some(1), "by URI alone: {listed}");
+        // The region that was found, too, says where it is.
+        let region = if kind == Kind::Aws { " in eu-central-1" } else { "" };
+        let location = format!("{}{region}", place.uri.split_once(':').expect("a kind").1);
+        assert!(
+            listed["provider"]["location"].as_str().is_some_and(|told| location.starts_with(told)),
+            "{listed}"
+        );
+        assert!(
+            listed["provider"]["location"].as_str().is_some_and(|told| told.ends_with(region)),
+            "{listed}"
+        );
         let rotated = ["keys", "rotate", "--config", text(&config), "--unproven-replicas", "--json"];
         let rotated = run(&mut world.command(&rotated)).done().json();
         assert_eq!(rotated["revision"], 2, "{kind:?}: {rotated}");
