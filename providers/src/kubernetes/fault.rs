@@ -99,9 +99,7 @@ impl Place {
         let (kind, detail) = match code {
             401 => (ErrorKind::Unauthenticated, UNAUTHORIZED.to_owned()),
             403 => (ErrorKind::Denied, self.forbidden(verb, status)),
-            404 if status.is_about_namespace() => {
-                (ErrorKind::NotFound, self.no_namespace())
-            }
+            404 if status.is_about_namespace() => (ErrorKind::NotFound, self.no_namespace()),
             404 => (ErrorKind::NotFound, "there is no such Secret".to_owned()),
             409 if verb == Verb::Create => (ErrorKind::AlreadyExists, "there is a Secret already".to_owned()),
             409 => (ErrorKind::Conflict, "somebody else has written the Secret meanwhile".to_owned()),
