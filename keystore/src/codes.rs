@@ -65,6 +65,7 @@ pub(crate) static CODES: &[&Code] = &[
     &PROVIDER_WORLD_READABLE,
     &PROVIDER_REPLACEABLE,
     &PROVIDER_NEVER_UPDATES,
+    &PROVIDER_NEARLY_FULL,
     &PROVIDER_READ_ONLY,
     &PROVIDER_CONFLICT,
     &PROVIDER_IGNORED,
@@ -209,6 +210,11 @@ pub(crate) static PROVIDER_NEVER_UPDATES: Code = Code::warning(
     "provider.never_updates",
     "The key's file is mounted by itself, so one that takes its place later is never seen here.",
     "Mount its directory and name the file in it; in a pod, mount the volume without `subPath`.",
+);
+pub(crate) static PROVIDER_NEARLY_FULL: Code = Code::warning(
+    "provider.nearly_full",
+    "The record takes up more than three quarters of what its place holds; a larger one is not written.",
+    "Retire keys that nobody needs, or `oneseal migrate` to a place that holds more: AWS takes 64 KiB, a Secret 1 MiB.",
 );
 pub(crate) static PROVIDER_READ_ONLY: Code = Code::refused(
     "provider.read_only",

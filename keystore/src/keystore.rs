@@ -24,7 +24,7 @@ use crate::codes::PROVIDER_IMAGE_LAYER;
 use crate::findings::Finding;
 use crate::findings::Severity;
 use crate::material::PASSPHRASE_UNUSED;
-use crate::place::{advised, judge_place, load, where_to_put_a_key};
+use crate::place::{advised, judge_fill, judge_place, load, where_to_put_a_key};
 use crate::reading::{self, Opening, Read};
 use crate::ring::{Mode, Reading};
 use crate::seal::{self, Keks};
@@ -374,9 +374,11 @@ async fn build(
     let (issuer, algorithms, rotation) =
         (options.issuer.clone(), options.algorithms.clone(), options.rotation.clone());
     let max_lag = if description.is_static { Duration::ZERO } else { options.max_lag };
+    let of_fill = judge_fill(description, &record.entries);
     let work = move |entries: &Entries, reading: &Reading<'_>| {
         let (ring, notes) = ring::read_with(entries, &issuer, reading).map_err(&located)?;
         let mut notes = located(notes);
+        notes.extend(of_fill.clone());
         let (snapshot, found) = Snapshot::build(ring, &algorithms, &rotation)?;
         notes.extend(found);
         let of_lag = snapshot.rotation().check_lag(max_lag, "provider.max_lag");

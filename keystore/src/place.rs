@@ -1,11 +1,13 @@
 //! What is found of the place where keys rest, and the bounded read from it.
 
-use oneseal_providers::{Advice, Description, Durability, ErrorKind, ProviderError, Record, SecretProvider};
+use oneseal_providers::{
+    Advice, Description, Durability, Entries, ErrorKind, ProviderError, Record, SecretProvider,
+};
 
 use crate::Findings;
 use crate::codes::{
-    PROVIDER_EPHEMERAL, PROVIDER_NEVER_UPDATES, PROVIDER_NOT_FOUND, PROVIDER_REPLACEABLE,
-    PROVIDER_WORLD_READABLE, of_provider_error,
+    PROVIDER_EPHEMERAL, PROVIDER_NEARLY_FULL, PROVIDER_NEVER_UPDATES, PROVIDER_NOT_FOUND,
+    PROVIDER_REPLACEABLE, PROVIDER_WORLD_READABLE, of_provider_error,
 };
 use crate::findings::{Code, Finding, chain_after};
 use crate::rotation::PROVIDER_TIMEOUT;
@@ -45,6 +47,17 @@ pub(crate) fn judge_advice(description: &Description) -> Findings {
             // Whatever later providers advise is for those who know it.
             _ => {}
         }
+    }
+    findings
+}
+
+/// Whether the next record may be too large for its place.
+pub(crate) fn judge_fill(description: &Description, entries: &Entries) -> Findings {
+    let mut findings = Findings::new();
+    let (size, most) = (entries.total_bytes(), description.max_bytes);
+    if description.writable && size > most / 4 * 3 {
+        let message = format!("it has {size} bytes of {most}");
+        findings.push(&PROVIDER_NEARLY_FULL, &description.location, message);
     }
     findings
 }

@@ -103,6 +103,25 @@ async fn boot_faults(provider: MemoryProvider) -> Vec<&'static str> {
 }
 
 #[tokio::test]
+async fn a_record_that_nearly_fills_its_place_is_told_before_the_next_one_does_not_fit() {
+    let size = entries(&[("current.pem", ED25519)]).total_bytes();
+    for (most, is_told) in
+        [(size * 2, false), (size * 4 / 3 + 4, false), (size * 4 / 3 - 4, true), (size, true)]
+    {
+        let provider = MemoryProvider::with(entries(&[("current.pem", ED25519)])).max_bytes(most);
+        let clock = Arc::new(FixedClock::at(UnixTime(1_800_000_000)));
+        let (keystore, _follower) = Keystore::open(Arc::new(provider), options(), clock).await.unwrap();
+        let told = keystore
+            .advice()
+            .iter()
+            .find(|it| it.code.name == "provider.nearly_full")
+            .map(Finding::to_string);
+        assert_eq!(told.is_some(), is_told, "{most}: {told:?}");
+        assert!(told.is_none_or(|told| told.contains(&format!("{size} bytes of {most}"))));
+    }
+}
+
+#[tokio::test]
 async fn every_way_to_have_no_key_is_refused_by_name() {
     assert_eq!(boot_faults(MemoryProvider::new()).await, ["provider.not_found"]);
     let denied = MemoryProvider::new();

@@ -13,7 +13,8 @@ use tokio_util::sync::CancellationToken;
 use super::{Fault, KeystoreOptions, Shared, Shielded, build, millis, named};
 use crate::accept::{SeenKids, Verdict, accept};
 use crate::codes::{
-    FLEET_KEY_REPLACED, RING_ACTIVATED_UNPUBLISHED, RING_HALF_UNOPENED, RING_SEALED_WITHOUT_KEK,
+    FLEET_KEY_REPLACED, PROVIDER_NEARLY_FULL, RING_ACTIVATED_UNPUBLISHED, RING_HALF_UNOPENED,
+    RING_SEALED_WITHOUT_KEK,
 };
 use crate::findings::{Finding, Severity};
 use crate::place::load;
@@ -194,7 +195,7 @@ impl Follower {
             }
             // A hold outlasts later changes: what it waits for is the caches.
             Verdict::Serve => {
-                tell_unopened(&notes);
+                tell_notes(&notes);
                 let hold = self.hold.take().map(|hold| (hold.until, hold.kids));
                 self.serve(snapshot, hold, on_swap);
             }
@@ -359,10 +360,14 @@ fn tell(findings: &Findings, what: &str) {
     }
 }
 
-/// The alarm of a replica that serves on but could not start again.
-fn tell_unopened(notes: &Findings) {
-    for Finding { code, place, message } in notes.iter().filter(|note| note.code == &RING_HALF_UNOPENED) {
-        tracing::error!(code = code.name, place, fault = message, cure = code.cure, "{}", code.meaning);
+/// The alarms of a replica that serves on.
+fn tell_notes(notes: &Findings) {
+    for Finding { code, place, message } in notes.iter() {
+        if *code == &RING_HALF_UNOPENED {
+            tracing::error!(code = code.name, place, fault = message, cure = code.cure, "{}", code.meaning);
+        } else if *code == &PROVIDER_NEARLY_FULL {
+            tracing::warn!(code = code.name, place, fault = message, cure = code.cure, "{}", code.meaning);
+        }
     }
 }
 
