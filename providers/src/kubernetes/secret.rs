@@ -56,12 +56,18 @@ impl Secret {
 
     /// What the API answered, if it is a Secret. The error says what is wrong with it and repeats nothing of it.
     pub(super) fn read(body: &[u8]) -> Result<Self, &'static str> {
+        let secret = Self::unstored(body)?;
+        if secret.uid().is_empty() || secret.resource_version().is_empty() {
+            return Err("it is a Secret without uid and resourceVersion");
+        }
+        Ok(secret)
+    }
+
+    /// The same of one that a dry run would have made: it has no resourceVersion.
+    pub(super) fn unstored(body: &[u8]) -> Result<Self, &'static str> {
         let secret: Self = serde_json::from_slice(body).map_err(|_| "it is no Secret in JSON")?;
         if secret.kind != "Secret" || secret.api_version != "v1" {
             return Err("it is another object than a Secret");
-        }
-        if secret.uid().is_empty() || secret.resource_version().is_empty() {
-            return Err("it is a Secret without uid and resourceVersion");
         }
         Ok(secret)
     }

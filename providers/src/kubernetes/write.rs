@@ -3,7 +3,7 @@
 use super::KubernetesProvider;
 use super::ask::{Ask, Verb};
 use super::connect::Place;
-use super::fault::{CERTIFICATE, IMMUTABLE};
+use super::fault::{CERTIFICATE, IMMUTABLE, Trouble};
 use super::load::secret_in;
 use super::secret::Secret;
 use crate::{Change, Description, Entries, ErrorKind, ProviderError, Revision};
@@ -95,6 +95,9 @@ impl Place {
     /// Sends the Secret and tells what it is at then.
     async fn put(&self, verb: Verb, secret: &Secret, run: Run) -> Result<Revision, ProviderError> {
         let answered = match self.ask(&Ask::write(verb, secret.body(), run == Run::Dry)).await {
+            Ok(reply) if run == Run::Dry => {
+                Secret::unstored(&reply.body).map_err(|why| Trouble::Strange(why, reply))
+            }
             Ok(reply) => secret_in(reply),
             Err(trouble) => Err(trouble),
         };

@@ -21,6 +21,7 @@ fn the_audit_log_shows_exactly_the_documented_verbs_on_the_one_secret() {
     let tenant = Tenant::of(server).may_init();
     let provider = KubernetesProvider::new(tenant.options()).unwrap();
     block_on(async {
+        provider.rehearse_create(ring(1), change()).await.unwrap();
         let first = provider.create(ring(1), change()).await.unwrap();
         provider.rehearse(&first, ring(2), change()).await.unwrap();
         let write = async { provider.replace(&first, ring(2), change()).await.unwrap() };
