@@ -66,11 +66,13 @@ pub(crate) static CODES: &[&Code] = &[
     &PROVIDER_REPLACEABLE,
     &PROVIDER_NEVER_UPDATES,
     &PROVIDER_NEARLY_FULL,
+    &PROVIDER_COPIED,
     &PROVIDER_READ_ONLY,
     &PROVIDER_CONFLICT,
     &PROVIDER_IGNORED,
     &PROVIDER_ROTATES_IN_PLACE,
     &RING_MALFORMED,
+    &RING_ENCODED,
     &RING_FORMAT,
     &RING_ISSUER_MISMATCH,
     &RING_NO_ACTIVE,
@@ -216,6 +218,13 @@ pub(crate) static PROVIDER_NEARLY_FULL: Code = Code::warning(
     "The record takes up more than three quarters of what its place holds; a larger one is not written.",
     "Retire keys that nobody needs, or `oneseal migrate` to a place that holds more: AWS takes 64 KiB, a Secret 1 MiB.",
 );
+pub(crate) static PROVIDER_COPIED: Code = Code::warning(
+    "provider.copied",
+    "A second copy of the key lies beside it, where `kubectl apply` has left what it was given: a private half that is erased \
+     in the ring is not erased there, and the next `apply` puts the old ring back.",
+    "Take the copy away (`kubectl annotate secret NAME kubectl.kubernetes.io/last-applied-configuration-`), and make the \
+     Secret with `kubectl create` from now on.",
+);
 pub(crate) static PROVIDER_READ_ONLY: Code = Code::refused(
     "provider.read_only",
     "This provider cannot be written.",
@@ -243,7 +252,14 @@ pub(crate) static RING_MALFORMED: Code = Code::refused(
     "ring.malformed",
     "The ring document breaks its own rules.",
     "Restore the last good revision, by `oneseal keys recover --from-replica NAME` where a replica still serves it; nothing of a \
-     malformed one is used.",
+     malformed one is used. Where no ring was ever served, take the entry away: a first one is made by `oneseal keys \
+     init`.",
+);
+pub(crate) static RING_ENCODED: Code = Code::refused(
+    "ring.encoded",
+    "The ring document stands there in base64: encoded by hand, and once more where the store encodes every value itself, as \
+     a Kubernetes Secret does.",
+    "Decode it (`base64 -d`) and store the document as it is; the finding says how, where the store encodes by itself.",
 );
 pub(crate) static RING_FORMAT: Code = Code::refused(
     "ring.format",

@@ -24,7 +24,7 @@ use crate::codes::PROVIDER_IMAGE_LAYER;
 use crate::findings::Finding;
 use crate::findings::Severity;
 use crate::material::PASSPHRASE_UNUSED;
-use crate::place::{advised, judge_fill, judge_place, load, where_to_put_a_key};
+use crate::place::{advised, judge_advice, judge_fill, judge_place, load, where_to_put_a_key};
 use crate::reading::{self, Opening, Read};
 use crate::ring::{Mode, Reading};
 use crate::seal::{self, Keks};
@@ -231,6 +231,7 @@ impl Keystore {
             }
         };
         findings.extend(found);
+        findings.extend(told_by_reading(&*provider, &description, &options.keks));
         if findings.has_errors() {
             return Err(findings);
         }
@@ -309,6 +310,20 @@ impl Keystore {
         &self.shared.advice
     }
 }
+
+/// What places tell of themselves only once they have been read, such as a Secret's namespace.
+fn told_by_reading(
+    provider: &dyn SecretProvider,
+    before: &Description,
+    keks: &[Arc<dyn SecretProvider>],
+) -> Findings {
+    let mut now = provider.describe();
+    now.advice.retain(|advice| !before.advice.contains(advice));
+    let mut findings = judge_advice(&now);
+    findings.extend(seal::judge_neighbours(&now, keks));
+    findings
+}
+
 /// What else is known of the record that was read first.
 struct First {
     revision: Revision,

@@ -6,7 +6,7 @@ use oneseal_providers::{
 
 use crate::Findings;
 use crate::codes::{
-    PROVIDER_EPHEMERAL, PROVIDER_NEARLY_FULL, PROVIDER_NEVER_UPDATES, PROVIDER_NOT_FOUND,
+    PROVIDER_COPIED, PROVIDER_EPHEMERAL, PROVIDER_NEARLY_FULL, PROVIDER_NEVER_UPDATES, PROVIDER_NOT_FOUND,
     PROVIDER_REPLACEABLE, PROVIDER_WORLD_READABLE, of_provider_error,
 };
 use crate::findings::{Code, Finding, chain_after};
@@ -43,6 +43,11 @@ pub(crate) fn judge_advice(description: &Description) -> Findings {
                     "it is mounted by itself"
                 };
                 findings.push(&PROVIDER_NEVER_UPDATES, path, message);
+            }
+            Advice::Copied { copy } => {
+                let message =
+                    format!("values are kept a second time {copy}, and stay there when the ring changes");
+                findings.push(&PROVIDER_COPIED, &description.location, message);
             }
             // Whatever later providers advise is for those who know it.
             _ => {}

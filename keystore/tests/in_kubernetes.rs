@@ -68,13 +68,16 @@ fn what_a_secret_holds_is_judged_by_its_name_and_form() {
     let Some(_) = KubeApiserver::shared() else { return };
     let once = STANDARD.encode(P256).into_bytes();
     let twice = STANDARD.encode(&once).into_bytes();
+    let ring = STANDARD.encode(include_bytes!("golden/ring-1.json")).into_bytes();
     let other: &[u8] = include_bytes!("vectors/ring/rsa.pem");
     let both = [P256, other].concat();
     let cases = [
         ("Opaque", vec![("current.pem", P256)], Ok::<Option<&str>, &str>(None)),
         // Encoded by hand, and once more by whoever applied it.
-        ("Opaque", vec![("current.pem", &*once)], Ok(None)),
+        ("Opaque", vec![("current.pem", &*once)], Err("key.encoded_twice")),
         ("Opaque", vec![("current.pem", &*twice)], Err("key.encoded_twice")),
+        ("Opaque", vec![("keyring.json", &*ring)], Err("ring.encoded")),
+        ("Opaque", vec![("keyring.json", P256)], Err("ring.malformed")),
         ("Opaque", vec![("current.pem", &*both)], Err("key.two_private_keys")),
         ("Opaque", vec![("current.pem", P256), ("current.ES256.pem", other)], Err("key.algorithm_unfit")),
         (

@@ -7,6 +7,8 @@ mod vectors;
 
 use std::path::PathBuf;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use oneseal_keystore::{Algorithm, Digest, Rotation, Snapshot, ring};
 use oneseal_providers::Entries;
 use rings::{GOLDEN, issuer, read, with_public_only};
@@ -245,6 +247,90 @@ fn a_truncated_document_is_a_broken_ring_or_no_key_but_never_a_ring() {
         let code = alone.iter().next().unwrap().code.name;
         assert!(code == "ring.malformed" || code.starts_with("key."), "cut at {end}: {code}");
     }
+}
+
+/// Each value as it may come from a directory, a variable or a Secret, encoded once too often.
+#[test]
+fn a_document_in_base64_is_named_as_such_wherever_it_stands() {
+    let mut text = GOLDEN.to_owned();
+    for _ in 0..3 {
+        text = STANDARD.encode(&text);
+        for name in ["keyring.json", "current", "current.pem", "ring.b64"] {
+            let found = |entries: &Entries| {
+                let found = ring::read(entries, &issuer()).unwrap_err();
+                let finding = found.iter().next().unwrap();
+                assert_eq!(finding.code.name, "ring.encoded", "{name}: {found}");
+                finding.message.clone()
+            };
+            let entries = Entries::single(name, text.as_str());
+            let plain = found(&entries);
+            assert!(
+                plain.starts_with("the ring document is in base64") && !plain.contains("unencoded"),
+                "{plain}"
+            );
+            let told = found(&entries.decoded_by_store("put it there unencoded"));
+            assert!(told.ends_with("before the store encoded it: put it there unencoded"), "{told}");
+        }
+    }
+    let mut beside = Entries::single("keyring.json", GOLDEN);
+    beside.insert("backup", text.as_str());
+    assert!(ring::read(&beside, &issuer()).is_ok(), "beside a ring it is an entry as any other");
+}
+
+#[test]
+fn what_stands_in_place_of_the_document_is_told_and_a_key_is_told_its_own_name() {
+    let key = include_str!("vectors/ring/p256.pem");
+    let encoded = STANDARD.encode(key);
+    for (value, seen, is_key) in [
+        (key, "seen: PEM (PRIVATE KEY)", true),
+        (&*encoded, "seen: base64 of PEM (PRIVATE KEY)", true),
+        ("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----", "seen: PEM (CERTIFICATE)", true),
+        ("canary", "seen: text of 6 bytes", false),
+        ("[1]", "seen: text of 3 bytes", false),
+        ("", "seen: nothing", false),
+    ] {
+        let found = ring::read(&Entries::single("keyring.json", value), &issuer()).unwrap_err();
+        let finding = found.iter().next().unwrap();
+        assert_eq!((finding.code.name, found.iter().count()), ("ring.malformed", 1));
+        let message = &finding.message;
+        assert!(message.contains("an entry called keyring.json") && message.contains(seen), "{message}");
+        assert_eq!(message.contains("current.pem"), is_key, "{message}");
+        assert!(!message.contains("canary"), "{message}");
+    }
+}
+
+/// One encoding too many is a mistake where the store has made one itself, and a form of the key elsewhere.
+#[test]
+fn a_key_in_base64_is_refused_where_the_store_encodes_and_read_elsewhere() {
+    let pem = include_str!("vectors/ring/p256.pem");
+    let (once, jwk) = (STANDARD.encode(pem), STANDARD.encode(private_jwk(pem)));
+    for value in [once.as_str(), &jwk, &format!("\u{feff}{once}\n")] {
+        let entries = || Entries::single("current.pem", value);
+        assert!(ring::read(&entries(), &issuer()).is_ok());
+        let found = ring::read(&entries().decoded_by_store("put it there unencoded"), &issuer()).unwrap_err();
+        let finding = found.iter().next().unwrap();
+        assert_eq!(finding.code.name, "key.encoded_twice");
+        let message = &finding.message;
+        assert!(message.contains("put it there unencoded") && message.contains("base64 of"), "{message}");
+    }
+    let twice = Entries::single("current.pem", STANDARD.encode(&once));
+    let found = ring::read(&twice, &issuer()).unwrap_err();
+    assert_eq!(found.iter().next().unwrap().code.name, "key.encoded_twice", "it is one everywhere");
+    let found = ring::read(&twice.decoded_by_store("put it there unencoded"), &issuer()).unwrap_err();
+    assert!(found.to_string().contains("put it there unencoded"), "{found}");
+    let plain = Entries::single("current.pem", pem).decoded_by_store("");
+    assert!(ring::read(&plain, &issuer()).is_ok());
+    let reading = ring::Reading { member: Some("key"), ..ring::Reading::default() };
+    let object = Entries::single("current", json!({ "key": once }).to_string()).decoded_by_store("");
+    assert!(
+        ring::read_with(&object, &issuer(), &reading).is_ok(),
+        "what is inside of an object no store encodes"
+    );
+}
+
+fn private_jwk(pem: &str) -> String {
+    let key = oneseal_keystore::material::PrivateKey::parse(pem.as_bytes()).unwrap();
+    key.expose_jwk().to_string()
 }
 
 #[test]

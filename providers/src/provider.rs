@@ -159,6 +159,8 @@ pub struct Description {
     pub kind: &'static str,
     /// Where the record rests, without any secret: a path, a variable's name, an ARN.
     pub location: String,
+    /// What is usually open as a whole to whoever may read here, such as `the namespace NAME`; once that is known.
+    pub realm: Option<String>,
     /// Whether what rests there outlives this process and this machine's memory.
     pub durability: Durability,
     /// Whether [`SecretProvider::replace`] and [`SecretProvider::create`] can succeed at all.
@@ -179,6 +181,7 @@ impl Description {
         Self {
             kind,
             location: location.into(),
+            realm: None,
             durability: Durability::Durable,
             writable: false,
             journals: false,
@@ -228,6 +231,11 @@ pub enum Advice {
         path: String,
         /// Whether that has happened already.
         is_replaced: bool,
+    },
+    /// A second copy of the values was left beside them: `copy` says where.
+    Copied {
+        /// Where it is and who made it.
+        copy: String,
     },
 }
 

@@ -105,7 +105,10 @@ impl fmt::Debug for SecretBytes {
 
 /// Secret values by name, in the order of their names. `Debug` shows names and sizes.
 #[derive(Default)]
-pub struct Entries(BTreeMap<String, SecretBytes>);
+pub struct Entries {
+    values: BTreeMap<String, SecretBytes>,
+    unencoded: Option<&'static str>,
+}
 
 impl Entries {
     /// The name of the only value of a provider that has no names of its own: a single file, a variable.
@@ -125,29 +128,41 @@ impl Entries {
         entries
     }
 
+    /// Says that the store keeps every value in base64 of its own, and that these have been decoded from it: one that is
+    /// base64 still was encoded twice. `how` tells whoever put it there how to give a value unencoded.
+    #[must_use]
+    pub fn decoded_by_store(self, how: &'static str) -> Self {
+        Self { unencoded: Some(how), ..self }
+    }
+
+    /// How a value is given unencoded, where the store keeps all of them in base64 of its own.
+    pub fn how_unencoded(&self) -> Option<&'static str> {
+        self.unencoded
+    }
+
     /// Adds an entry, replacing one of that name.
     pub fn insert(&mut self, name: impl Into<String>, value: impl Into<SecretBytes>) {
-        self.0.insert(name.into(), value.into());
+        self.values.insert(name.into(), value.into());
     }
 
     /// The value called `name`.
     pub fn get(&self, name: &str) -> Option<&SecretBytes> {
-        self.0.get(name)
+        self.values.get(name)
     }
 
     /// Name and value of each entry, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &SecretBytes)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), value))
+        self.values.iter().map(|(name, value)| (name.as_str(), value))
     }
 
     /// How many entries.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.values.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.values.is_empty()
     }
 
     /// Names and values together, in bytes: what a backend's limit is compared with.
@@ -158,7 +173,7 @@ impl Entries {
 
 impl fmt::Debug for Entries {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(self.0.iter()).finish()
+        f.debug_map().entries(self.values.iter()).finish()
     }
 }
 

@@ -40,11 +40,11 @@ pub enum ProviderUri {
     File(PathBuf),
     /// `env:NAME`: an environment variable.
     Env(String),
-    /// `k8s:NAMESPACE/NAME`, or `k8s:NAMESPACE/NAME?context=CONTEXT&kubeconfig=PATH`: a Kubernetes Secret, reached as
-    /// kubectl would. Nothing is percent-decoded.
+    /// `k8s:NAMESPACE/NAME` or `k8s:NAME`, perhaps with `?context=CONTEXT&kubeconfig=PATH` behind it: a Kubernetes Secret,
+    /// reached as kubectl would. Nothing is percent-decoded.
     Kubernetes {
-        /// The Secret's namespace.
-        namespace: String,
+        /// The Secret's namespace, if not the context's or the pod's own.
+        namespace: Option<String>,
         /// The Secret's name.
         name: String,
         /// The context of the kubeconfig, if not its current one.
@@ -119,7 +119,8 @@ impl ProviderUri {
             Self::Env(name) => Ok(Arc::new(crate::EnvProvider::new(name))),
             #[cfg(feature = "kubernetes")]
             Self::Kubernetes { namespace, name, context, kubeconfig } => {
-                let mut options = KubernetesOptions::secret(name).in_namespace(namespace);
+                let mut options = KubernetesOptions::secret(name);
+                options.namespace.clone_from(namespace);
                 options.context.clone_from(context);
                 options.kubeconfig.clone_from(kubeconfig);
                 let provider = KubernetesProvider::new(options);
@@ -155,7 +156,9 @@ impl fmt::Display for ProviderUri {
             Self::File(path) => write!(f, "file:{}", path.display()),
             Self::Env(name) => write!(f, "env:{name}"),
             Self::Kubernetes { namespace, name, context, kubeconfig } => {
-                write!(f, "k8s:{namespace}/{name}")?;
+                let namespace =
+                    namespace.as_ref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
+                write!(f, "k8s:{namespace}{name}")?;
                 let kubeconfig = kubeconfig.as_ref().map(|path| path.display().to_string());
                 let pairs = [("context", context.as_ref()), ("kubeconfig", kubeconfig.as_ref())];
                 let given = pairs.into_iter().filter_map(|(name, value)| Some((name, value?)));
@@ -392,12 +395,14 @@ fn parse_env(rest: &str) -> Result<ProviderUri, UriError> {
 
 fn parse_kubernetes(rest: &str) -> Result<ProviderUri, UriError> {
     let (secret, query) = rest.split_once('?').map_or((rest, None), |(secret, query)| (secret, Some(query)));
-    let parts = secret.split_once('/').filter(|(ns, name)| is_dns_name(ns) && is_dns_name(name));
-    let Some((namespace, name)) = parts else {
+    let (namespace, name) =
+        secret.split_once('/').map_or((None, secret), |(namespace, name)| (Some(namespace), name));
+    if !namespace.into_iter().chain([name]).all(is_dns_name) {
         return Err(invalid_secret(
-            "want a namespace, a slash and a Secret's name, each in lower-case letters, digits, `-`, `.`",
+            "want a namespace, a slash and a Secret's name, each in lower-case letters, digits, `-`, `.`; without the first \
+             two it is in the namespace of the context or the pod",
         ));
-    };
+    }
     let (mut context, mut kubeconfig) = (None, None);
     for pair in query.iter().flat_map(|query| query.split('&')) {
         let taken = match pair.split_once('=').filter(|(_, value)| is_plain(value)) {
@@ -414,7 +419,7 @@ fn parse_kubernetes(rest: &str) -> Result<ProviderUri, UriError> {
         }
     }
     Ok(ProviderUri::Kubernetes {
-        namespace: namespace.to_owned(),
+        namespace: namespace.map(str::to_owned),
         name: name.to_owned(),
         context,
         kubeconfig,
@@ -519,6 +524,8 @@ mod tests {
             ("file:keys/a b%20c", "file:keys/a b%20c"),
             ("env:SIGNING_KEY", "env:SIGNING_KEY"),
             ("k8s:ci/oneseal-ring", "k8s:ci/oneseal-ring"),
+            ("k8s:oneseal-ring", "k8s:oneseal-ring"),
+            ("k8s:oneseal-ring?context=kind", "k8s:oneseal-ring?context=kind"),
             ("k8s:ci/ring?context=kind-a@b", "k8s:ci/ring?context=kind-a@b"),
             (
                 "k8s:ci/ring?kubeconfig=/home/a b/.kube/config",
@@ -557,7 +564,10 @@ mod tests {
             ("file://etc/key.pem", "three slashes"),
             ("env:", "name is missing"),
             ("env:A=b", "not the value"),
-            ("k8s:name", "a slash"),
+            ("k8s:", "a slash"),
+            ("k8s:/name", "a slash"),
+            ("k8s:ns/", "a slash"),
+            ("k8s:ns/name/more", "a slash"),
             ("k8s:NS/name", "lower-case"),
             ("k8s:ns/name?contxt=a", "context=CONTEXT"),
             ("k8s:ns/name?context=", "context=CONTEXT"),

@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use oneseal_providers::ProviderUri;
 use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use uuid::Uuid;
@@ -55,6 +56,7 @@ impl PrivateFile {
     /// # Errors
     /// Not made; the exit code is that of the cause.
     pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
+        refuse_uri(path)?;
         let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
         let file = created.map_err(|error| not_written(path, error))?;
         Ok(Self { file, path: path.to_owned(), is_written: false })
@@ -79,6 +81,20 @@ impl Drop for PrivateFile {
             drop(fs::remove_file(&self.path));
         }
     }
+}
+
+/// Refuses the URI of a provider, which looks like a path in no directory.
+fn refuse_uri(path: &Path) -> Result<(), Failure> {
+    let Some(Ok(uri)) = path.to_str().map(ProviderUri::parse) else { return Ok(()) };
+    let words = match &uri {
+        ProviderUri::File(file) => format!("a path is wanted here, without `file:`: {}", file.display()),
+        // With its password masked, if it has one.
+        uri => format!(
+            "this is written to a new file, not to {uri}: name a file (with ./ before it, if it is called so), put what is in it \
+             there with that store's own tool, and delete it"
+        ),
+    };
+    Err(Failure::usage(words))
 }
 
 /// Refuses a path at which anything is, a link included, before the work for it is done.
@@ -267,6 +283,22 @@ mod tests {
             (ErrorKind::NotADirectory, Exit::Refused),
         ] {
             assert_eq!(not_written(Path::new("x"), kind.into()).exit(), exit, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn a_place_that_is_no_path_is_told_from_one() {
+        for (text, told) in [
+            ("k8s:oneseal/kek", "not to k8s:oneseal/kek"),
+            ("aws:prod/kek", "not to aws:prod/kek"),
+            ("postgres://u:s3cret@h/db", "not to postgres:postgres://u:***@h/db"),
+            ("file:/run/kek", "without `file:`: /run/kek"),
+        ] {
+            let refused = PrivateFile::create(Path::new(text)).expect_err(text).in_full();
+            assert!(refused.contains(told) && !refused.contains("s3cret"), "{refused}");
+        }
+        for path in ["kek", "./k8s:oneseal/kek", "a b:c", "/k8s:x"] {
+            refuse_uri(Path::new(path)).expect(path);
         }
     }
 }

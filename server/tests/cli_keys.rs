@@ -154,6 +154,44 @@ fn list_and_export_tell_public_facts_alone() {
     assert!(one.out.matches("BEGIN").count() == 1 && pem.out.ends_with(&one.out), "{one:?}");
 }
 
+/// A ring names its issuer; bare keys name none, and neither does a ring say where it rests.
+#[test]
+fn a_ring_that_is_looked_at_tells_whose_it_is_and_one_that_is_changed_is_asked_for() {
+    let dir = TempDir::new().expect("a directory");
+    run(keys("init", &ring(&dir)).args(["--alg", "ES256"])).done();
+    let without = |words: &[&str], place: &Path| {
+        let mut command = oneseal(["--config", "/dev/null", "keys"]);
+        run(command.args(words).args(["--provider", &format!("file:{}", text(place))]))
+    };
+    let told = format!("no issuer is named; this ring is that of {ISSUER}");
+    let list = run(keys("list", &ring(&dir)).arg("--json")).done();
+    let said = without(&["list", "--json"], &ring(&dir)).done();
+    assert_eq!(said.json(), list.json());
+    assert!(said.err.contains(&told) && !list.err.contains("no issuer"), "{said:?} {list:?}");
+    for words in [&["show"][..], &["export"]] {
+        assert!(without(words, &ring(&dir)).done().err.contains(&told));
+    }
+    for words in [&["rotate"][..], &["init"], &["retire"]] {
+        without(words, &ring(&dir)).refused(78, &["config.missing", "issuer.url", "--issuer"]);
+    }
+    let bare = dir.path().join("key.pem");
+    fs::copy("../keystore/tests/vectors/ring/p256.pem", &bare).expect("copied");
+    fs::set_permissions(&bare, fs::Permissions::from_mode(0o600)).expect("set");
+    without(&["list"], &bare).refused(78, &["config.missing", "issuer.url"]);
+    let mut broken = oneseal(["--config", "/dev/null", "keys", "list", "--issuer", "ftp://x"]);
+    run(broken.args(["--provider", &format!("file:{}", text(&ring(&dir)))])).refused(78, &["issuer"]);
+}
+
+#[test]
+fn a_kek_is_not_written_into_a_store_by_its_uri() {
+    let dir = TempDir::new().expect("a directory");
+    for place in ["k8s:oneseal/oneseal-kek", "aws:prod/kek"] {
+        let mut command = oneseal(["keys", "new-kek", "--out", place]);
+        run(command.current_dir(dir.path())).refused(64, &["a new file", place]);
+    }
+    assert_eq!(fs::read_dir(dir.path()).expect("there").count(), 0);
+}
+
 /// What another program makes of a public key: its own SubjectPublicKeyInfo.
 fn openssl(form: &str, file: &Path) -> Vec<u8> {
     let mut command = Command::new("openssl");

@@ -200,6 +200,9 @@ fn a_key_set_that_is_none_is_refused_by_its_place() {
     verify("http://oidc.example/jwks.json", &[]).refused(78, &["plain http"]);
     verify(text(&file), &["--at", "soon"]).refused(64, &["Unix seconds"]);
     verify(text(&file), &["--leeway", "1h"]).refused(64, &["at most 10m"]);
+    // The file with the token where the token itself belongs.
+    let said = run(&mut oneseal(["verify", text(&file), "--issuer", ISSUER, "--aud", "rp"]));
+    said.refused(64, &[&format!("oneseal verify - --aud … < {}", text(&file))]);
 }
 
 /// A replica that is asked over TCP, and the token for it.

@@ -71,8 +71,10 @@ pub(super) static UNSUPPORTED_FORM: Code = Code::refused(
 );
 pub(super) static ENCODED_TWICE: Code = Code::refused(
     "key.encoded_twice",
-    "The value is base64 of base64, usually a Kubernetes Secret whose `data` was encoded by hand and again by a tool.",
-    "Encode once: put the text under `stringData`, or its base64 under `data`.",
+    "The value was encoded twice: base64 of base64, or base64 in a store that encodes every value itself, as a Kubernetes \
+     Secret does.",
+    "Decode the value once more (`base64 -d`) and store what comes out; the finding says how, where the store encodes by \
+     itself.",
 );
 pub(super) static JSON_MEMBERS: Code = Code::refused(
     "key.json_members",

@@ -104,7 +104,7 @@ pub(super) fn json_string(text: &[u8]) -> Option<Zeroizing<String>> {
 }
 
 /// The value decoded, if it is base64 (wrapped or not) and nothing else.
-pub(super) fn base64(value: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+pub(crate) fn base64(value: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     let mut text = Zeroizing::new(Vec::with_capacity(value.len()));
     text.extend(value.iter().filter(|octet| !octet.is_ascii_whitespace()));
     STANDARD.decode(text.as_slice()).ok().map(Zeroizing::new)

@@ -31,6 +31,7 @@ pub use codes::CODES;
 pub(crate) use codes::{ENCRYPTED, PASSPHRASE_UNUSED, WRONG_PASSPHRASE};
 pub(crate) use encrypted::Opener;
 pub use error::KeyError;
+pub(crate) use form::base64;
 pub(crate) use generate::{DEFAULT_RSA_BITS, GENERATED_RSA_BITS};
 pub use generate::{generate, generate_rsa};
 pub(crate) use judge::published_half;
@@ -38,6 +39,7 @@ pub(crate) use member::member;
 pub(crate) use pair::KeyPair;
 pub use passphrase::Passphrase;
 pub use seen::form_of;
+pub(crate) use seen::{is_encoded, is_key_like};
 
 use crate::findings::Findings;
 use crate::{Algorithm, KeyType, PublicKey};

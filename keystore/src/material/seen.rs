@@ -20,6 +20,17 @@ pub fn form_of(value: &[u8]) -> String {
     other(value)
 }
 
+/// Whether the value has the form of a key, or of something that is kept beside one, as it is or in base64.
+pub(crate) fn is_key_like(value: &[u8]) -> bool {
+    bare(without_mark(value)).is_some() || is_encoded(value)
+}
+
+/// Whether the value is base64 of what a key may be read from: PEM, DER or JSON.
+pub(crate) fn is_encoded(value: &[u8]) -> bool {
+    let value = without_mark(value);
+    bare(value).is_none() && base64(value).is_some_and(|decoded| bare(without_mark(&decoded)).is_some())
+}
+
 fn bare(value: &[u8]) -> Option<String> {
     if der::is_whole(value) {
         return Some(format!("DER ({})", der::structure(value).as_str()));
@@ -64,7 +75,10 @@ fn labels<'a>(labels: impl Iterator<Item = &'a str>) -> String {
 
 fn other(value: &[u8]) -> String {
     let kind = if str::from_utf8(value).is_ok() { "text" } else { "binary" };
-    format!("{kind} of {} bytes", value.len())
+    match value.len() {
+        1 => format!("{kind} of 1 byte"),
+        bytes => format!("{kind} of {bytes} bytes"),
+    }
 }
 
 const MOST_LABELS: usize = 6;
@@ -86,6 +100,9 @@ const KNOWN_LABELS: &[&str] = &[
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
+
     use super::*;
 
     #[test]
@@ -94,6 +111,7 @@ mod tests {
             (&b""[..], "nothing"),
             (b" \n\0", "nothing"),
             (b"hello", "text of 5 bytes"),
+            (b"x", "text of 1 byte"),
             (b"\xff\xfe\0", "binary of 3 bytes"),
             (b"aGVsbG8h", "base64 of text of 6 bytes"),
             (b"-----BEGIN PRIVATE KEY-----\nMII", "damaged PEM"),
@@ -106,6 +124,18 @@ mod tests {
         ] {
             assert_eq!(form_of(value), form);
         }
+    }
+
+    #[test]
+    fn base64_of_a_key_is_told_from_the_key_and_from_other_base64() {
+        let pem = b"-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----\n";
+        let once = STANDARD.encode(pem);
+        assert!(is_encoded(once.as_bytes()) && is_key_like(once.as_bytes()) && is_key_like(pem));
+        assert!(is_encoded(STANDARD.encode("{\"kty\":\"OKP\"}").as_bytes()));
+        for other in [&pem[..], b"", b"hello", b"aGVsbG8h", STANDARD.encode(&once).as_bytes()] {
+            assert!(!is_encoded(other));
+        }
+        assert!(!is_key_like(b"aGVsbG8h") && !is_key_like(b""));
     }
 
     #[test]

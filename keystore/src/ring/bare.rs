@@ -13,10 +13,11 @@ use std::collections::BTreeSet;
 
 use oneseal_providers::{Entries, SecretBytes};
 
-use super::{KeyState, Origin, Reading, Ring, RingKey, check};
+use super::document::one;
+use super::{KeyState, Origin, Reading, Ring, RingKey, check, instead};
 use crate::codes::{PROVIDER_IGNORED, PROVIDER_NOT_FOUND, PROVIDER_ROTATES_IN_PLACE};
 use crate::findings::chain;
-use crate::material::{KeyError, Opener, PrivateKey, form_of, member};
+use crate::material::{KeyError, Opener, PrivateKey, form_of, is_encoded, member};
 use crate::{Algorithm, Digest, Findings, Identity};
 
 /// Reads every entry whose name tells a role.
@@ -30,15 +31,25 @@ pub fn read(entries: &Entries, reading: &Reading<'_>) -> Result<(Ring, Findings)
     let opener = reading.passphrase.map(Opener::new);
     for (name, value) in entries.iter() {
         match parse_name(name) {
-            Ok(role) => match read_key(name, value, role, reading.member, opener.as_ref()) {
-                Ok(key) => keys.push(key),
-                Err(found) => faults.extend(found),
-            },
+            Ok(role) => {
+                let read = match instead::encoded(name, value.expose(), entries) {
+                    Some(refused) => Err(refused),
+                    None => {
+                        read_key(name, value, role, entries.how_unencoded(), reading.member, opener.as_ref())
+                    }
+                };
+                match read {
+                    Ok(key) => keys.push(key),
+                    Err(found) => faults.extend(found),
+                }
+            }
             Err(why) => notes.push(&PROVIDER_IGNORED, name, why),
         }
     }
     if keys.is_empty() && faults.is_empty() {
-        faults.push(&PROVIDER_NOT_FOUND, "entries", no_key_among(entries));
+        let encoded =
+            entries.iter().find_map(|(name, value)| instead::encoded(name, value.expose(), entries));
+        faults.extend(encoded.unwrap_or_else(|| one(&PROVIDER_NOT_FOUND, "entries", no_key_among(entries))));
     }
     let mut ring = Ring {
         origin: Origin::Bare,
@@ -114,6 +125,7 @@ fn read_key(
     name: &str,
     value: &SecretBytes,
     role: Role,
+    how_unencoded: Option<&str>,
     wanted: Option<&str>,
     opener: Option<&Opener<'_>>,
 ) -> Result<RingKey, Findings> {
@@ -121,7 +133,14 @@ fn read_key(
     let inner = wanted.map(|wanted| member(value, wanted)).transpose();
     let inner = inner.map_err(|error| refused(name, &error, value))?;
     let value = inner.as_ref().map_or(value, |inner| inner.as_slice());
-    let refuse = |error: KeyError| refused(name, &error, value);
+    let refuse = |error: KeyError| match (error, how_unencoded) {
+        (error @ KeyError::EncodedTwice, Some(how)) => encoded_twice(name, &error, how, value),
+        (error, _) => refused(name, &error, value),
+    };
+    // Of a member it is said by whoever wrote the object, not by the store.
+    if how_unencoded.is_some() && inner.is_none() && is_encoded(value) {
+        return Err(refuse(KeyError::EncodedTwice));
+    }
     let private = PrivateKey::parse_opened_by(value, opener).map_err(refuse)?;
     let key_type = private.key_type();
     let algorithm = role.algorithm.or(private.declared_algorithm()).unwrap_or(key_type.default_algorithm());
@@ -146,9 +165,12 @@ fn read_key(
 
 /// Why the entry `name` is refused, and in which form it was seen.
 fn refused(name: &str, error: &KeyError, value: &[u8]) -> Findings {
-    let mut findings = Findings::new();
-    findings.push(error.code(), name, format!("{}; seen: {}", chain(error), form_of(value)));
-    findings
+    one(error.code(), name, format!("{}; seen: {}", chain(error), form_of(value)))
+}
+
+/// The refusal of what its store had encoded once already.
+fn encoded_twice(name: &str, error: &KeyError, how: &str, value: &[u8]) -> Findings {
+    one(error.code(), name, format!("{error}: {how}; seen, decoded once: {}", form_of(value)))
 }
 
 /// One key a thumbprint: the strongest state wins, the rest become notes.

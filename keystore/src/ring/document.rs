@@ -35,8 +35,13 @@ pub(crate) const MAX_KEYS: usize = 10;
 /// true of what was meant to be one, by its name or by the members that its damaged text still shows, so that a
 /// broken document is reported as such and never passed over.
 pub(crate) fn is_document(name: &str, value: &[u8]) -> bool {
-    let Ok(text) = text_of(value) else { return name == Entries::KEYRING };
-    let shaped = match json::members(text) {
+    name == Entries::KEYRING || has_shape(value)
+}
+
+/// Whether the value looks like a ring document, whole or damaged.
+pub(super) fn has_shape(value: &[u8]) -> bool {
+    let Ok(text) = text_of(value) else { return false };
+    match json::members(text) {
         Ok(members) => {
             let has = |wanted: &str, test: fn(&str) -> bool| {
                 members.iter().any(|(name, value)| name == wanted && test(value.get()))
@@ -46,8 +51,7 @@ pub(crate) fn is_document(name: &str, value: &[u8]) -> bool {
         Err(_) => {
             text.trim_start().starts_with('{') && text.contains("\"format\"") && text.contains("\"keys\"")
         }
-    };
-    shaped || name == Entries::KEYRING
+    }
 }
 
 /// Reads and checks the document in the entry `place`.

@@ -9,6 +9,7 @@ pub mod document;
 pub mod edit;
 pub(crate) mod endorsement;
 pub(crate) mod halves;
+mod instead;
 pub(crate) mod log;
 mod trust;
 mod view;
@@ -212,6 +213,14 @@ impl Reading<'_> {
     }
 }
 
+/// Whose ring the document among `entries` says it is, before anything of it is judged: for whoever wants to look at a ring
+/// without knowing its issuer. Nothing is served by it.
+pub fn issuer_in(entries: &Entries) -> Option<IssuerUrl> {
+    let (name, value) = entries.iter().find(|(name, value)| document::is_document(name, value.expose()))?;
+    let split = halves::split(value.expose()).ok()?;
+    IssuerUrl::parse(split.public.get("issuer")?.as_str()?, name).ok()
+}
+
 /// Reads the ring that `entries` hold: the document if there is one, else the bare keys.
 ///
 /// # Errors
@@ -251,6 +260,9 @@ pub fn read_with(
         [(name, value)] => {
             // What the provider calls its only entry says nothing to whoever put it there.
             let place = if entries.iter().count() == 1 { LONE } else { name };
+            if let Some(refused) = instead::refusal(place, value.expose(), entries) {
+                return Err(refused);
+            }
             let mut ring = document::read(place, value.expose(), issuer, reading)?;
             ring.1.extend(bare::ignored_beside_document(entries, name));
             Ok(ring)

@@ -3,7 +3,14 @@
 use crate::findings::Code;
 
 /// The rows of this file.
-pub static CODES: &[&Code] = &[&KEK_MALFORMED, &KEK_WEAK, &KEK_PREVIOUS_NEEDED, &KEK_PREVIOUS_UNNEEDED];
+pub static CODES: &[&Code] = &[
+    &KEK_MALFORMED,
+    &KEK_WEAK,
+    &KEK_PREVIOUS_NEEDED,
+    &KEK_PREVIOUS_UNNEEDED,
+    &KEK_WITH_RING,
+    &KEK_NEAR_RING,
+];
 
 pub(super) static KEK_MALFORMED: Code = Code::refused(
     "kek.malformed",
@@ -28,4 +35,17 @@ pub(crate) static KEK_PREVIOUS_UNNEEDED: Code = Code::info(
     "kek.previous_unneeded",
     "No private half is sealed under this previous KEK any more.",
     "Take it out of kek.previous when the oldest backup that you would restore is sealed under the current one.",
+);
+pub(super) static KEK_WITH_RING: Code = Code::warning(
+    "kek.with_ring",
+    "The key-encryption key rests in the very place that holds the ring: whoever may read or write that place has both, and \
+     sealing protects from nobody.",
+    "Keep the KEK elsewhere: in another store, or at least in a Secret or secret of its own to which fewer have rights.",
+);
+pub(super) static KEK_NEAR_RING: Code = Code::info(
+    "kek.near_ring",
+    "The key-encryption key rests in the same Kubernetes namespace as the ring: whoever may create pods there, or read every \
+     Secret of it, has both.",
+    "Nothing, if nobody else has rights in that namespace; else keep the KEK in another namespace, in AWS Secrets Manager or \
+     in a file.",
 );

@@ -31,7 +31,7 @@ pub(crate) use self::codes::{KEK_PREVIOUS_NEEDED, KEK_PREVIOUS_UNNEEDED};
 pub use self::kek::{Kek, KekError, Keks};
 #[cfg(feature = "seal")]
 pub use self::recipient::{Recipient, RecipientError};
-pub(crate) use self::source::{load, load_each};
+pub(crate) use self::source::{judge_neighbours, load, load_each};
 use crate::{Algorithm, IssuerUrl, KeyId, json};
 
 /// What a private half is for. One sealed for the one purpose is never opened for the other: a signing key's half put

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use oneseal_providers::{Description, Entries, SecretProvider};
 
-use super::codes::{KEK_MALFORMED, KEK_WEAK};
+use super::codes::{KEK_MALFORMED, KEK_NEAR_RING, KEK_WEAK, KEK_WITH_RING};
 use super::{Kek, KekError, Keks};
 use crate::Findings;
 use crate::codes::PROVIDER_MALFORMED;
@@ -41,6 +41,28 @@ pub(crate) async fn load(providers: &[Arc<dyn SecretProvider>]) -> Result<(Keks,
         }
     }
     if findings.has_errors() { Err(findings) } else { Ok((Keks::from_all(keks), findings)) }
+}
+
+/// What is said of KEKs that rest with the ring, or near it: `ring` and they have been read, as far as they are.
+pub(crate) fn judge_neighbours(ring: &Description, providers: &[Arc<dyn SecretProvider>]) -> Findings {
+    let mut findings = Findings::new();
+    for (i, provider) in providers.iter().enumerate() {
+        let kek = provider.describe();
+        let Some(realm) = kek.realm.as_ref().filter(|realm| ring.realm.as_ref() == Some(*realm)) else {
+            continue;
+        };
+        let place = place(&name(i), &kek);
+        if kek.location == ring.location {
+            findings.push(&KEK_WITH_RING, place, "the ring rests there too");
+        } else {
+            findings.push(
+                &KEK_NEAR_RING,
+                place,
+                format!("the ring rests in {realm} too, at {}", ring.location),
+            );
+        }
+    }
+    findings
 }
 
 /// Each of them, in their order, be it there twice.
@@ -117,6 +139,8 @@ const WHERE_TO_PUT_A_KEK: &str = "put the KEK there that the ring is sealed unde
 
 #[cfg(test)]
 mod tests {
+    use oneseal_providers::{InlineProvider, KubernetesOptions, KubernetesProvider};
+
     use super::*;
 
     #[test]
@@ -130,5 +154,24 @@ mod tests {
         assert_eq!(of(&["current", "previous"]).as_deref(), Some("current"));
         assert_eq!(of(&["current", "kek"]).as_deref(), Some("kek"));
         assert_eq!((of(&["a", "b"]), of(&[])), (None, None));
+    }
+
+    #[test]
+    fn a_kek_with_the_ring_or_near_it_is_told_and_one_elsewhere_is_not() {
+        let secret = |namespace: &str, name: &str| -> Arc<dyn SecretProvider> {
+            let options = KubernetesOptions::secret(name).in_namespace(namespace);
+            Arc::new(KubernetesProvider::new(options).expect("names"))
+        };
+        let inline = || -> Arc<dyn SecretProvider> { Arc::new(InlineProvider::new(vec![7; 32])) };
+        let ring = secret("a", "ring").describe();
+        let keks = [secret("a", "kek"), secret("b", "ring"), secret("a", "ring"), inline()];
+        let found = judge_neighbours(&ring, &keks);
+        let found: Vec<_> = found.iter().map(|finding| (finding.code.name, finding.place.as_str())).collect();
+        assert_eq!(
+            found,
+            [("kek.near_ring", "kek (k8s:a/kek)"), ("kek.with_ring", "kek.previous[1] (k8s:a/ring)")]
+        );
+        let anywhere = judge_neighbours(&inline().describe(), &[inline()]);
+        assert!(anywhere.is_empty(), "two values that are nowhere are not together: {anywhere}");
     }
 }

@@ -138,6 +138,7 @@ impl fmt::Debug for AwsProvider {
 impl SecretProvider for AwsProvider {
     fn describe(&self) -> Description {
         let mut description = Description::new("aws", self.location());
+        description.realm = Some(format!("the secret {}", description.location));
         description.writable = true;
         description.max_bytes = MAX_BYTES;
         description

@@ -12,7 +12,7 @@ use std::time::Duration;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::ConfigExt;
-use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError, LoadDataError};
 use kube::{Client, Config};
 use oneseal_coordination::{Clock, SystemClock};
 use tokio::sync::Mutex;
@@ -230,8 +230,29 @@ fn unreadable(error: &KubeconfigError) -> Unusable {
     match error {
         // YAML's errors quote what they stumble over.
         KubeconfigError::Parse(_) => Unusable::misconfigured("the kubeconfig is no YAML of a kubeconfig"),
-        error => Unusable::misconfigured(format!("the kubeconfig cannot be used: {error}")),
+        error => {
+            let why = unread_file(error).unwrap_or_else(|| error.to_string());
+            Unusable::misconfigured(format!("the kubeconfig cannot be used: {why}"))
+        }
     }
+}
+
+/// Which file could not be read, its path not quoted twice as kube does.
+fn unread_file(error: &KubeconfigError) -> Option<String> {
+    let (what, error, path) = match error {
+        KubeconfigError::ReadConfig(error, path) => ("it", error, path),
+        KubeconfigError::LoadCertificateAuthority(LoadDataError::ReadFile(error, path)) => {
+            ("its certificate authority", error, path)
+        }
+        KubeconfigError::LoadClientCertificate(LoadDataError::ReadFile(error, path)) => {
+            ("its client certificate", error, path)
+        }
+        KubeconfigError::LoadClientKey(LoadDataError::ReadFile(error, path)) => {
+            ("its client key", error, path)
+        }
+        _ => return None,
+    };
+    Some(format!("{what} cannot be read at {}: {error}", path.display()))
 }
 
 fn in_pod() -> Result<Config, Unusable> {

@@ -47,7 +47,9 @@ use std::sync::Arc;
 
 pub use options::{DEFAULT_POLL, DEFAULT_TIMEOUT, DEFAULT_WATCH, KubernetesOptions};
 
-use crate::{BoxFuture, Change, Description, Entries, ProviderError, Record, Revision, SecretProvider};
+use crate::{
+    Advice, BoxFuture, Change, Description, Entries, ProviderError, Record, Revision, SecretProvider,
+};
 use connect::Place;
 use watch::Hints;
 use write::{Run, rehearsed};
@@ -90,10 +92,17 @@ impl fmt::Debug for KubernetesProvider {
 }
 
 impl SecretProvider for KubernetesProvider {
-    /// Whether it is writable is known once the Secret has been seen: until then it is taken to be.
+    /// Whether it is writable, and was applied with its values, is known once the Secret has been seen: until then it is
+    /// taken to be the one and not the other.
     fn describe(&self) -> Description {
         let mut description = Description::new("k8s", self.place.location());
         description.writable = !self.hints.is_read_only();
+        description.realm = self.place.namespace().map(|namespace| format!("the namespace {namespace}"));
+        if self.hints.is_applied() {
+            description
+                .advice
+                .push(Advice::Copied { copy: format!("in the annotation {}", secret::LAST_APPLIED) });
+        }
         description
     }
 

@@ -18,6 +18,13 @@ use crate::{Entries, Record, Revision};
 /// Where a write leaves its change's id.
 pub(super) const CHANGE_ID: &str = "oneseal.dev/change-id";
 
+/// Where `kubectl apply` keeps a copy of what it was given.
+pub(super) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// How a value gets into a Secret in base64 once.
+const UNENCODED: &str = "put it under `stringData` as it is, or its base64 under `data`, or leave it to `kubectl create \
+                         secret generic NAME --from-file`, which encodes by itself";
+
 /// The types whose data is read.
 const OPAQUE: &str = "Opaque";
 const TLS: &str = "kubernetes.io/tls";
@@ -107,6 +114,12 @@ impl Secret {
         (!matches!(kind, "" | OPAQUE | TLS)).then_some(kind)
     }
 
+    /// Whether a copy of values is kept among the annotations. By its look: reading it would make more copies.
+    pub(super) fn is_applied(&self) -> bool {
+        let applied = self.metadata.annotation(LAST_APPLIED);
+        ["\"data\":{\"", "\"stringData\":{\""].iter().any(|values| applied.contains(values))
+    }
+
     /// Whether it has no data at all, as one that was made to be filled.
     pub(super) fn is_empty(&self) -> bool {
         self.data.as_ref().is_none_or(BTreeMap::is_empty)
@@ -144,7 +157,7 @@ impl Secret {
         for (name, mut value) in self.data.take().into_iter().flatten() {
             entries.insert(name, std::mem::take(&mut *value.0));
         }
-        Record::new(revision, change_id, entries)
+        Record::new(revision, change_id, entries.decoded_by_store(UNENCODED))
     }
 }
 
@@ -289,6 +302,23 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_that_kubectl_has_left_is_seen_if_it_holds_values() {
+        let with = |applied: Value| {
+            let applied = applied.to_string();
+            let metadata =
+                json!({"uid": "u", "resourceVersion": "7", "annotations": {LAST_APPLIED: applied}});
+            secret(&json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata}).to_string())
+                .is_applied()
+        };
+        assert!(with(json!({"kind": "Secret", "data": {"a": "MQ=="}})));
+        assert!(with(json!({"kind": "Secret", "stringData": {"a": "1"}})));
+        assert!(
+            !with(json!({"kind": "Secret", "data": {}})) && !with(json!({"kind": "Secret", "data": null}))
+        );
+        assert!(!with_data(r#"{"a":"MQ=="}"#).is_applied());
+    }
+
+    #[test]
     fn what_is_no_secret_is_refused_without_being_repeated() {
         for (text, why) in [
             ("", "JSON"),
@@ -316,6 +346,7 @@ mod tests {
         let record = with_data(r#"{"a":"","b":null}"#).into_record();
         let values: Vec<_> = record.entries.iter().map(|(name, value)| (name, value.len())).collect();
         assert_eq!(values, [("a", 0), ("b", 0)]);
+        assert!(record.entries.how_unencoded().is_some_and(|how| how.contains("stringData")));
         assert!(with_data("{}").is_empty() && with_data("null").is_empty());
         assert!(!with_data(r#"{"a":""}"#).is_empty());
     }

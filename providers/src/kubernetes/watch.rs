@@ -67,6 +67,7 @@ pub(super) struct Hints {
 pub(super) struct Looked {
     last: Mutex<Option<Look>>,
     is_read_only: AtomicBool,
+    is_applied: AtomicBool,
 }
 
 struct Look {
@@ -98,6 +99,7 @@ impl Hints {
         *self.looked.last() = Some(look);
         let is_read_only = secret.is_immutable() || secret.is_certificate();
         self.looked.is_read_only.store(is_read_only, Ordering::Relaxed);
+        self.looked.is_applied.store(secret.is_applied(), Ordering::Relaxed);
     }
 
     /// Notes that there is no Secret: what could not be written is no more.
@@ -108,6 +110,11 @@ impl Hints {
     /// Whether the Secret is one that is not written, as far as it was seen.
     pub(super) fn is_read_only(&self) -> bool {
         self.looked.is_read_only.load(Ordering::Relaxed)
+    }
+
+    /// Whether `kubectl apply` has left a copy of values in the Secret, as far as it was seen.
+    pub(super) fn is_applied(&self) -> bool {
+        self.looked.is_applied.load(Ordering::Relaxed)
     }
 
     /// Whether the Secret is known to be at `revision`: it was when last looked at, and no hint came since. Without hints

@@ -116,7 +116,10 @@ fn a_kubeconfig_of_several_contexts_is_followed_by_name_and_its_namespace_taken(
         (options(&current).by_context("plain"), "http://cluster.example is spoken to without TLS"),
         (options(&current).by_context("blind"), "insecure-skip-tls-verify"),
         (options(&broken), "is no YAML of a kubeconfig"),
-        (options(Path::new("/nonexistent/kubeconfig")), "the kubeconfig cannot be used"),
+        (
+            options(Path::new("/nonexistent/kubeconfig")),
+            "the kubeconfig cannot be used: it cannot be read at /nonexistent/kubeconfig: No such file",
+        ),
     ] {
         let refused = block_on(KubernetesProvider::new(options).unwrap().load()).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Misconfigured, "{refused}");

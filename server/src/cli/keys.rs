@@ -7,13 +7,15 @@ use std::sync::Arc;
 
 use clap::Subcommand;
 use oneseal_coordination::SystemClock;
-use oneseal_keystore::{Algorithm, Finding, Keystore, KeystoreOptions, Snapshot};
+use oneseal_keystore::findings::Severity;
+use oneseal_keystore::{Algorithm, Finding, Keystore, KeystoreOptions, Snapshot, ring};
 use oneseal_providers::{Description, SecretProvider};
 
 use super::Globals;
 use crate::app;
 use crate::config::{Config, ProviderChoice, Sources};
 use crate::exit::{Exit, Failure};
+use crate::output;
 
 mod adopt;
 mod change;
@@ -173,13 +175,32 @@ struct Opened {
     file: Option<PathBuf>,
 }
 
-/// Reads the ring. Where it rests, and with which algorithms it is served, is not judged: that is `check`'s to say.
+/// Reads the ring. Where it rests, and with which algorithms it is served, is not judged: that is `check`'s to say. Whose it
+/// is the ring itself tells, where nothing else does.
 async fn open(place: Place, globals: &Globals) -> Result<Opened, Failure> {
+    let place = of_issuer_in_ring(place, globals).await;
     let Looking { provider, options, file } = looking(place, globals)?;
     let opened = Keystore::open(Arc::clone(&provider), options, Arc::new(SystemClock)).await;
     let (keystore, _not_followed) = opened.map_err(Failure::found)?;
     // Namespace and region that are not configured are known once somebody was asked.
     Ok(Opened { provider: provider.describe(), snapshot: keystore.snapshot(), file })
+}
+
+/// With the issuer that the ring names, where that is all that is missing: to look at a ring is to ask it whose it is.
+async fn of_issuer_in_ring(mut place: Place, globals: &Globals) -> Place {
+    let Err(mistakes) = Config::load(place.clone().sources(globals).yes(true)) else { return place };
+    let is_issuer_missing =
+        |finding: &Finding| finding.code.name == "config.missing" && finding.place == "issuer.url";
+    let mut errors = mistakes.findings.iter().filter(|finding| finding.code.severity == Severity::Error);
+    let (true, Some(choice)) = (errors.all(is_issuer_missing), &mistakes.provider) else { return place };
+    // What cannot be read is told when it is read again.
+    if let Ok(record) = app::provider(choice).load().await
+        && let Some(issuer) = ring::issuer_in(&record.entries)
+    {
+        output::complain(&format!("no issuer is named; this ring is that of {issuer}"));
+        place.issuer = Some(issuer.to_string());
+    }
+    place
 }
 
 /// What a ring is read with, to be looked at.

@@ -5,7 +5,7 @@
 
 use std::io::{self, IsTerminal, Read};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     let (issuer, roots) = configured(issuer, globals)?;
     let keys = Keys::of(jwks);
     let is_offline = matches!(keys, Keys::File(_));
-    let token = if token == "-" { from_standard_input()? } else { token };
+    let token = if token == "-" { from_standard_input()? } else { no_file(token)? };
     let mut builder = keys.into_builder(RelyingParty::builder(issuer.clone()), &connect_to, &ca)?;
     let asked =
         Asked { issuer: issuer.clone(), audience: aud.clone(), at: at.unwrap_or_else(|| SystemClock.wall()) };
@@ -187,6 +187,17 @@ fn configured(flag: Option<String>, globals: &Globals) -> Result<(IssuerUrl, Vec
         Failure::usage(message)
     })?;
     Ok((issuer, roots))
+}
+
+/// A file's name in the token's place would be judged as a token, letter by letter.
+fn no_file(token: String) -> Result<String, Failure> {
+    if !Path::new(&token).is_file() {
+        return Ok(token);
+    }
+    Err(Failure::usage(format!(
+        "{token} is a file, and a token is wanted: `-` reads the token from standard input, as in oneseal verify - --aud … \
+         < {token}"
+    )))
 }
 
 fn from_standard_input() -> Result<String, Failure> {

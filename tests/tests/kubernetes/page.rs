@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use oneseal_testing::parts::KubeApiserver;
 use oneseal_tests::binary;
 use oneseal_tests::require::program;
@@ -114,6 +116,36 @@ fn five_commands_set_it_up_and_a_second_time_changes_nothing() {
     let allowed: Vec<_> =
         ["get", "list", "watch", "create", "update", "delete"].into_iter().filter(|verb| may(verb)).collect();
     assert_eq!(allowed, ["get", "watch", "update"]);
+}
+
+#[test]
+fn a_kek_in_a_namespace_of_its_own_is_read_by_the_replicas_and_by_them_alone() {
+    let Some(server) = KubeApiserver::shared() else { return };
+    let laptop = Laptop::of(server);
+    if !laptop.has_kubectl {
+        println!("skipped: a_kek_in_a_namespace_of_its_own: no kubectl here");
+        return;
+    }
+    let (kek, ring) = (commands("A key-encryption key"), commands("Set it up"));
+    assert_eq!(kek.len(), 6);
+    for command in kek {
+        laptop.run(command);
+    }
+    for command in ring {
+        let sealed = format!("ONESEAL__KEK__URI=k8s:oneseal-kek/oneseal-kek {command}");
+        let said = laptop.run(if command.starts_with("oneseal ") { &sealed } else { command });
+        assert!(!said.contains("kek."), "{said}");
+    }
+    let ring = laptop.secret("oneseal-ring")["data"]["keyring.json"].to_string();
+    let ring = STANDARD.decode(ring.trim_matches('"')).unwrap();
+    assert!(String::from_utf8(ring).unwrap().contains("\"sealed\""));
+    let may = |verb: &str| {
+        let asked = json!({
+            "namespace": "oneseal-kek", "verb": verb, "group": "", "resource": "secrets", "name": "oneseal-kek"
+        });
+        server.is_allowed("system:serviceaccount:oneseal:oneseal", &asked)
+    };
+    assert!(may("get") && !may("update") && !may("list"));
 }
 
 #[test]
