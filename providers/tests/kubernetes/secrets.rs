@@ -1,6 +1,6 @@
 //! What a Secret may be, and what becomes of all that is in it and is no key.
 
-use oneseal_providers::{Entries, ErrorKind, KubernetesOptions, KubernetesProvider, SecretProvider};
+use oneseal_providers::{Advice, Entries, ErrorKind, KubernetesOptions, KubernetesProvider, SecretProvider};
 use oneseal_testing::parts::KubeApiserver;
 use oneseal_testing::{Canary, block_on};
 use serde_json::{Value, json};
@@ -112,6 +112,10 @@ fn a_write_keeps_all_that_is_no_data() {
         let written = provider.replace(&record.revision, entries, change_of(id)).await.unwrap();
         assert_eq!(provider.load().await.unwrap().revision, written);
     });
+    let advice = provider.describe().advice;
+    let is_copied =
+        |advice: &Advice| matches!(advice, Advice::Copied { copy } if copy.contains("last-applied"));
+    assert!(advice.iter().any(is_copied), "{advice:?}");
     let stored = tenant.stored();
     for (name, value) in metadata.as_object().unwrap() {
         let mut found = stored["metadata"][name].clone();

@@ -23,6 +23,7 @@ fn each_is_named_by_kind_or_by_uri() {
     for (provider, wanted) in [
         ("kind = \"kubernetes\"\nnamespace = \"ci\"\nname = \"ring\"\ncontext = \"a@b\"\n", "k8s:ci/ring"),
         ("uri = \"k8s:ci/ring?context=a@b&kubeconfig=/k\"\n", "k8s:ci/ring"),
+        ("uri = \"k8s:ring\"\n", "k8s:ring"),
         ("kind = \"aws\"\nsecret = \"prod/ring\"\nregion = \"eu-west-1\"\n", "aws:prod/ring in eu-west-1"),
         ("uri = \"aws:prod/ring?region=eu-west-1\"\n", "aws:prod/ring in eu-west-1"),
     ] {
@@ -62,7 +63,7 @@ fn what_is_missing_contradicts_or_cannot_be_is_named_at_its_key() {
         ("kind = \"aws\"\nsecret = \"r\"\nregion = \"Europe!\"\n", "config.bad_value at provider.secret"),
         ("kind = \"aws\"\nsecret = \"r\"\nendpoint = \"nowhere\"\n", "the endpoint is no URL"),
         ("uri = \"aws:r?colour=red\"\n", "config.bad_value at provider.uri"),
-        ("uri = \"k8s:ci\"\n", "config.bad_value at provider.uri"),
+        ("uri = \"k8s:ci/\"\n", "config.bad_value at provider.uri"),
     ] {
         let lines = Case::file(format!("{HEAD}{provider}")).refused().join("\n");
         assert!(lines.contains(wanted), "{provider}: {lines}");
