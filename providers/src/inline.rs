@@ -6,6 +6,7 @@
 use std::ffi::OsString;
 use std::future;
 
+use crate::withheld::withhold;
 use crate::{
     BoxFuture, Change, Description, Entries, ErrorKind, ProviderError, Record, Revision, SecretBytes,
     SecretProvider,
@@ -16,7 +17,8 @@ use crate::{
 /// # Child processes
 /// A process passes its environment on to the programs it starts, and on Linux it stays readable in
 /// `/proc/PID/environ` for the same user. Taking a variable out of one's own environment is not sound in a program
-/// with threads, so this type does not do it. Whoever starts a program does so without the variable:
+/// with threads, so this type does not do it. Whoever starts a program does so without the variable, as the credential
+/// plugins of kubeconfigs are started:
 ///
 /// ```
 /// # use oneseal_providers::EnvProvider;
@@ -40,6 +42,8 @@ impl EnvProvider {
 
     /// The same for a program that has already read the variable itself, perhaps before it cleared its environment.
     pub fn captured(variable: impl Into<String>, value: Option<OsString>) -> Self {
+        let variable = variable.into();
+        withhold(&variable);
         let value = match value.map(OsString::into_string) {
             None => OneValue::Missing("the variable is not set"),
             Some(Ok(text)) if text.is_empty() => OneValue::Missing("the variable is set to nothing"),
@@ -49,7 +53,7 @@ impl EnvProvider {
                 OneValue::Malformed("the variable's value is not UTF-8 text")
             }
         };
-        Self { variable: variable.into(), value }
+        Self { variable, value }
     }
 
     /// The variable's name: what to take out of the environment of child processes.

@@ -45,6 +45,8 @@ pub mod postgres;
 mod provider;
 mod record;
 mod uri;
+#[cfg(any(feature = "inline", feature = "kubernetes"))]
+mod withheld;
 
 #[cfg(feature = "aws")]
 pub use aws::{AwsOptions, AwsProvider};

@@ -64,6 +64,7 @@ fn run() -> Result<Exit, Failure> {
     let exit = runtime.block_on(cli.run());
     // Not waiting for threads that still work for somebody who is no longer there.
     runtime.shutdown_background();
+    oneseal::providers::kubernetes::end_credential_plugins();
     exit
 }
 

@@ -9,16 +9,20 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::ConfigExt;
 use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError, LoadDataError};
 use kube::{Client, Config};
 use oneseal_coordination::{Clock, SystemClock};
+use secrecy::ExposeSecret;
 use tokio::sync::Mutex;
 use tower::{BoxError, ServiceBuilder};
 
 use super::KubernetesOptions;
+use super::plugin;
 use crate::uri::is_dns_name;
 use crate::{ErrorKind, ProviderError};
 
@@ -37,6 +41,8 @@ pub(super) struct Link {
     pub(super) namespace: String,
     /// Scheme, host and port, for messages.
     pub(super) server: String,
+    /// Until when the credentials are good, in Unix seconds, where a plugin has said so.
+    until: Option<i64>,
     /// Of no other link of this process.
     number: u64,
 }
@@ -116,29 +122,28 @@ impl Place {
     }
 }
 
-/// A certificate that a credential plugin gave has an end, and nothing else would replace it.
+/// What a credential plugin gave may have an end, and nothing else would replace it.
 fn is_current(link: &Link) -> bool {
-    let until = link.client.valid_until().as_ref();
-    until.is_none_or(|until| SystemClock.wall().0 + CERTIFICATE_MARGIN_S < until.as_second())
+    link.until.is_none_or(|until| SystemClock.wall().0 + CREDENTIAL_MARGIN_S < until)
 }
 
 /// Why there is no way. In words of our own: what kube says may hold what a credential plugin printed.
-struct Unusable {
+pub(super) struct Unusable {
     kind: ErrorKind,
     detail: String,
 }
 
 impl Unusable {
-    fn new(kind: ErrorKind, detail: impl Into<String>) -> Self {
+    pub(super) fn new(kind: ErrorKind, detail: impl Into<String>) -> Self {
         Self { kind, detail: detail.into() }
     }
 
-    fn misconfigured(detail: impl Into<String>) -> Self {
+    pub(super) fn misconfigured(detail: impl Into<String>) -> Self {
         Self::new(ErrorKind::Misconfigured, detail)
     }
 }
 
-/// Reads the configuration and makes the client. Blocking; nothing is sent.
+/// Reads the configuration, runs the plugin that it may name, and makes the client. Blocking; nothing is sent.
 fn open(options: &KubernetesOptions) -> Result<Link, Unusable> {
     let mut config = configuration(options)?;
     // The keystore and whoever gave the order ask again by themselves.
@@ -150,9 +155,32 @@ fn open(options: &KubernetesOptions) -> Result<Link, Unusable> {
         ));
     }
     let server = server_of(&config)?;
+    let until = ask_plugin(&mut config, options.timeout)?;
     let client = client(&config, options.timeout)?;
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    Ok(Link { client, namespace, server, number })
+    Ok(Link { client, namespace, server, until, number })
+}
+
+/// Puts what the kubeconfig's plugin gives in the plugin's place. Until when it is good, in Unix seconds.
+fn ask_plugin(config: &mut Config, limit: Duration) -> Result<Option<i64>, Unusable> {
+    let user = &mut config.auth_info;
+    if user.auth_provider.take().is_some() {
+        return Err(Unusable::misconfigured(
+            "the kubeconfig has an auth-provider, which kubectl has given up as well; use a credential plugin (exec)",
+        ));
+    }
+    let Some(exec) = user.exec.take() else { return Ok(None) };
+    // As kubectl: what the kubeconfig itself holds comes first.
+    if user.token.is_some() || user.token_file.is_some() || user.username.is_some() {
+        return Ok(None);
+    }
+    let given = plugin::ask(&exec, limit)?;
+    user.token = given.token;
+    if let (Some(certificate), Some(key)) = (given.client_certificate_data, given.client_key_data) {
+        user.client_certificate_data = Some(BASE64_STANDARD.encode(certificate));
+        user.client_key_data = Some(BASE64_STANDARD.encode(key.expose_secret()).into());
+    }
+    Ok(given.until)
 }
 
 fn configuration(options: &KubernetesOptions) -> Result<Config, Unusable> {
@@ -322,7 +350,7 @@ fn unfit(error: &kube::Error) -> Unusable {
     }
 }
 
-/// Why there are no credentials, without anything that a credential plugin has printed.
+/// Why there are no credentials.
 pub(super) fn credentials(error: &kube::client::AuthError) -> String {
     use kube::client::AuthError;
     match error {
@@ -332,13 +360,6 @@ pub(super) fn credentials(error: &kube::client::AuthError) -> String {
         }
         AuthError::InvalidBearerToken(_) => {
             "the token has characters that no token has, such as a line end".to_owned()
-        }
-        AuthError::AuthExecStart(error) => {
-            format!("the credential plugin of the kubeconfig does not start: {error}")
-        }
-        // Neither its arguments nor what it has printed.
-        AuthError::AuthExecRun { out, .. } => {
-            format!("the credential plugin of the kubeconfig failed ({})", out.status)
         }
         _ => "the kubeconfig gives no credentials that can be used here".to_owned(),
     }
@@ -350,8 +371,8 @@ const NO_TOKEN: &str = "no service account token is mounted at /var/run/secrets/
                         `automountServiceAccountToken: true` in the pod's spec (or in its ServiceAccount), and let the \
                         ServiceAccount have the Role of deploy/kubernetes/rbac.yaml";
 
-/// A certificate that ends within this is got anew.
-const CERTIFICATE_MARGIN_S: i64 = 60;
+/// What ends within this is got anew.
+const CREDENTIAL_MARGIN_S: i64 = 60;
 
 /// Connections that are not used for as long are closed: longer than the poll, so that it keeps its own.
 const IDLE: Duration = Duration::from_secs(60);

@@ -37,6 +37,7 @@ mod events;
 mod fault;
 mod load;
 mod options;
+mod plugin;
 mod secret;
 mod status;
 mod watch;
@@ -46,6 +47,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use options::{DEFAULT_POLL, DEFAULT_TIMEOUT, DEFAULT_WATCH, KubernetesOptions};
+pub use plugin::end_credential_plugins;
 
 use crate::{
     Advice, BoxFuture, Change, Description, Entries, ProviderError, Record, Revision, SecretProvider,

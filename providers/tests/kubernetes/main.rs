@@ -10,6 +10,7 @@ mod conformance;
 mod credentials;
 mod outages;
 mod place;
+mod plugins;
 mod rights;
 mod secrets;
 mod watching;
