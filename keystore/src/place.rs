@@ -80,6 +80,16 @@ pub(crate) async fn read(provider: &dyn SecretProvider) -> Result<Record, Provid
     })
 }
 
+/// The only entry, or of several the one called `name`, else `current`, beside which a secret of AWS keeps its previous
+/// value.
+pub(crate) fn only_value<'e>(entries: &'e Entries, name: &str) -> Option<&'e [u8]> {
+    let mut all = entries.iter();
+    match (all.next(), all.next()) {
+        (Some((_, value)), None) => Some(value.expose()),
+        _ => entries.get(name).or(entries.get(Entries::CURRENT)).map(|value| value.expose()),
+    }
+}
+
 /// A provider's failure as a finding, for whoever asks a provider by itself.
 pub fn provider_findings(error: &ProviderError) -> Findings {
     let mut findings = Findings::new();
@@ -117,4 +127,22 @@ pub(crate) fn where_to_put_a_key(description: &Description) -> &'static str {
 /// The provider's words with those of their causes.
 fn in_full(error: &ProviderError) -> String {
     chain_after(error.detail(), std::error::Error::source(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_several_values_the_named_one_counts_or_the_current_one() {
+        let of = |names: &[&str]| {
+            let mut entries = Entries::new();
+            names.iter().for_each(|name| entries.insert(*name, *name));
+            only_value(&entries, "kek").map(|value| String::from_utf8_lossy(value).into_owned())
+        };
+        assert_eq!(of(&["any"]).as_deref(), Some("any"));
+        assert_eq!(of(&["current", "previous"]).as_deref(), Some("current"));
+        assert_eq!(of(&["current", "kek"]).as_deref(), Some("kek"));
+        assert_eq!((of(&["a", "b"]), of(&[])), (None, None));
+    }
 }

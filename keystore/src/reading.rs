@@ -15,7 +15,7 @@ use oneseal_providers::{Description, Entries, Record, SecretProvider};
 use crate::codes::PROVIDER_MALFORMED;
 use crate::findings::Finding;
 use crate::material::{ENCRYPTED, Passphrase};
-use crate::place::{advised, judge_advice, load};
+use crate::place::{advised, judge_advice, load, only_value};
 use crate::ring::{Mode, Reading};
 use crate::seal::Keks;
 use crate::{Findings, KeyId, Snapshot};
@@ -112,7 +112,7 @@ pub(crate) async fn passphrase(provider: &dyn SecretProvider) -> Result<Passphra
         .map_err(|found| at_passphrase(&advised(&found, WHERE_TO_PUT_A_PASSPHRASE), &description))?;
     let mut findings = Findings::new();
     let place = place(&description);
-    let Some(value) = only_value(&record.entries) else {
+    let Some(value) = only_value(&record.entries, "passphrase") else {
         let names: Vec<_> = record.entries.iter().map(|(name, _)| name).collect();
         let message = format!(
             "a passphrase is one file, and this is a directory of several, none called passphrase: {}; name the \
@@ -138,16 +138,6 @@ pub(crate) fn judge_passphrase_place(provider: &dyn SecretProvider) -> Findings 
 /// Where findings about a passphrase are.
 pub(crate) fn place(description: &Description) -> String {
     format!("passphrase ({}:{})", description.kind, description.location)
-}
-
-/// The only entry, or of several the one called `passphrase`, else `current`, beside which a secret
-/// of AWS keeps its previous value.
-fn only_value(entries: &Entries) -> Option<&[u8]> {
-    let mut all = entries.iter();
-    match (all.next(), all.next()) {
-        (Some((_, value)), None) => Some(value.expose()),
-        _ => entries.get("passphrase").or(entries.get(Entries::CURRENT)).map(|value| value.expose()),
-    }
 }
 
 const WHERE_TO_PUT_A_PASSPHRASE: &str = "put the passphrase there, or correct provider.passphrase";
@@ -176,23 +166,5 @@ pub(crate) async fn off_worker<T: Send + 'static>(work: impl FnOnce() -> T + Sen
             // The runtime is being shut down, and this future with it.
             Err(_) => std::future::pending().await,
         },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_several_values_the_named_one_counts_or_the_current_one() {
-        let of = |names: &[&str]| {
-            let mut entries = Entries::new();
-            names.iter().for_each(|name| entries.insert(*name, *name));
-            only_value(&entries).map(|value| String::from_utf8_lossy(value).into_owned())
-        };
-        assert_eq!(of(&["any"]).as_deref(), Some("any"));
-        assert_eq!(of(&["current", "previous"]).as_deref(), Some("current"));
-        assert_eq!(of(&["current", "passphrase"]).as_deref(), Some("passphrase"));
-        assert_eq!((of(&["a", "b"]), of(&[])), (None, None));
     }
 }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use oneseal_providers::{Description, Entries, SecretProvider};
+use oneseal_providers::{Description, SecretProvider};
 
 use super::codes::{KEK_MALFORMED, KEK_NEAR_RING, KEK_WEAK, KEK_WITH_RING};
 use super::{Kek, KekError, Keks};
 use crate::Findings;
 use crate::codes::PROVIDER_MALFORMED;
 use crate::findings::Finding;
-use crate::place::{advised, judge_advice, load as load_record};
+use crate::place::{advised, judge_advice, load as load_record, only_value};
 
 impl Kek {
     /// Loads one from its provider: the only entry, or of several the one called `kek`.
@@ -95,7 +95,7 @@ async fn load_one(provider: &dyn SecretProvider, name: &str) -> Result<Kek, Find
         .map_err(|found| at(name, &advised(&found, WHERE_TO_PUT_A_KEK), &description))?;
     let mut findings = Findings::new();
     let place = place(name, &description);
-    let Some(value) = only_value(&record.entries) else {
+    let Some(value) = only_value(&record.entries, "kek") else {
         let names: Vec<_> = record.entries.iter().map(|(name, _)| name).collect();
         let names = names.join(", ");
         let message = format!(
@@ -109,16 +109,6 @@ async fn load_one(provider: &dyn SecretProvider, name: &str) -> Result<Kek, Find
         findings.push(code, place, error.to_string());
         findings
     })
-}
-
-/// The only entry, or of several the one called `kek`, else `current`, beside which a secret
-/// of AWS keeps its previous value.
-fn only_value(entries: &Entries) -> Option<&[u8]> {
-    let mut all = entries.iter();
-    match (all.next(), all.next()) {
-        (Some((_, value)), None) => Some(value.expose()),
-        _ => entries.get("kek").or(entries.get(Entries::CURRENT)).map(|value| value.expose()),
-    }
 }
 
 fn at(name: &str, found: &Findings, description: &Description) -> Findings {
@@ -142,19 +132,6 @@ mod tests {
     use oneseal_providers::{InlineProvider, KubernetesOptions, KubernetesProvider};
 
     use super::*;
-
-    #[test]
-    fn of_several_values_the_named_one_counts_or_the_current_one() {
-        let of = |names: &[&str]| {
-            let mut entries = Entries::new();
-            names.iter().for_each(|name| entries.insert(*name, *name));
-            only_value(&entries).map(|value| String::from_utf8_lossy(value).into_owned())
-        };
-        assert_eq!(of(&["any"]).as_deref(), Some("any"));
-        assert_eq!(of(&["current", "previous"]).as_deref(), Some("current"));
-        assert_eq!(of(&["current", "kek"]).as_deref(), Some("kek"));
-        assert_eq!((of(&["a", "b"]), of(&[])), (None, None));
-    }
 
     #[test]
     fn a_kek_with_the_ring_or_near_it_is_told_and_one_elsewhere_is_not() {
