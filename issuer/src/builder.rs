@@ -24,6 +24,7 @@ use crate::http::documents::Endpoints;
 use crate::issuer::{Inner, Issuer};
 use crate::metrics::Metrics;
 use crate::pool::Pool;
+use crate::proofs::{Proof, Proofs};
 use crate::published::Live;
 use crate::rules::{Rule, Rules};
 use crate::tasks::Tasks;
@@ -31,7 +32,7 @@ use crate::tasks::Tasks;
 /// What an issuer is to be. Made by [`Issuer::builder`].
 ///
 /// # Defaults
-/// No rule (nothing is minted) · algorithm RS256 · the times of [`Rotation::default`], which a ring document
+/// No rule (nothing is minted) · no proof (whoever embeds it vouches) · algorithm RS256 · the times of [`Rotation::default`], which a ring document
 /// overrides · a single key replaced by another is refused · no passphrase, no member: the value is the key, unencrypted ·
 /// no KEK and no pin: the right to write the ring is the trust · it signs ·
 /// the system's clock · one signing thread for each
@@ -42,6 +43,7 @@ pub struct Builder {
     url: String,
     provider: Arc<dyn SecretProvider>,
     rules: Vec<Rule>,
+    proofs: Vec<Arc<dyn Proof>>,
     admin_audiences: Vec<Audience>,
     algorithms: Vec<Algorithm>,
     rotation: Rotation,
@@ -65,6 +67,7 @@ impl Builder {
             url,
             provider,
             rules: Vec::new(),
+            proofs: Vec::new(),
             admin_audiences: Vec::new(),
             algorithms: vec![Algorithm::Rs256],
             rotation: Rotation::default(),
@@ -96,6 +99,13 @@ impl Builder {
     /// Adds a rule that is already made.
     pub fn rule(mut self, rule: Rule) -> Self {
         self.rules.push(rule);
+        self
+    }
+
+    /// Takes the tokens of `proof` as proof. Which proof a token is for is decided by its issuer, in the order in which
+    /// they are given.
+    pub fn proof(mut self, proof: impl Proof) -> Self {
+        self.proofs.push(Arc::new(proof));
         self
     }
 
@@ -256,6 +266,7 @@ impl Builder {
             metrics: Metrics::new(Arc::clone(&live), keystore.clone(), &self.algorithms),
             url,
             rules,
+            proofs: Proofs::new(self.proofs),
             live,
             keystore,
             clock: self.clock,

@@ -71,6 +71,11 @@ pub enum MintError {
     /// No rule allows this audience.
     #[error("no rule allows tokens for the audience {0}; allow it when the issuer is built, if it should be")]
     NotAllowed(Audience),
+    /// Nobody has said what its `sub` is.
+    #[error(
+        "neither whoever vouches for the workload nor the rule says what its `sub` is; give the rule a `sub`"
+    )]
+    NoSubject,
     /// The audience is this issuer or its token endpoint.
     #[error(
         "the audience {0} is this issuer itself, whose token must not be its own proof; name the relying party"
@@ -126,6 +131,7 @@ impl MintError {
             | Self::NoKey(_)
             | Self::PublicOnly
             | Self::NotAllowed(_)
+            | Self::NoSubject
             | Self::OwnAudience(_)
             | Self::AlgorithmNotAllowed { .. }
             | Self::LifetimeTooLong { .. }
@@ -144,7 +150,10 @@ impl MintError {
             Self::NoKey(_) => "no_key",
             Self::Emergency { .. } => "emergency",
             Self::PublicOnly => "public_only",
-            Self::NotAllowed(_) | Self::OwnAudience(_) | Self::AlgorithmNotAllowed { .. } => "not_allowed",
+            Self::NotAllowed(_)
+            | Self::NoSubject
+            | Self::OwnAudience(_)
+            | Self::AlgorithmNotAllowed { .. } => "not_allowed",
             Self::LifetimeTooLong { .. } | Self::LifetimeTooShort { .. } | Self::Invalid(_) => "invalid",
             Self::Failed => "failed",
         }

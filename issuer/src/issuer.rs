@@ -16,6 +16,7 @@ use crate::error::VerifyError;
 use crate::health::{self, Health};
 use crate::metrics::Metrics;
 use crate::pool::Pool;
+use crate::proofs::Proofs;
 use crate::published::Live;
 use crate::rules::Rules;
 use crate::verify::{self, Claims};
@@ -35,6 +36,7 @@ pub(crate) struct Inner {
     /// `iss` as a JSON string.
     pub(crate) issuer_json: String,
     pub(crate) rules: Rules,
+    pub(crate) proofs: Proofs,
     pub(crate) live: Arc<Live>,
     pub(crate) keystore: Keystore,
     pub(crate) clock: Arc<dyn Clock>,
@@ -174,6 +176,10 @@ impl Issuer {
 
     pub(crate) fn rules(&self) -> &Rules {
         &self.inner.rules
+    }
+
+    pub(crate) fn proofs(&self) -> &Proofs {
+        &self.inner.proofs
     }
 
     pub(crate) fn live(&self) -> &Live {

@@ -47,6 +47,7 @@
 //! | `file` (default) | [`FileProvider`]: a file, or a directory as kubelet mounts it |
 //! | `inline` | `EnvProvider` and `InlineProvider`: one value, read once |
 //! | `aws` | `providers::AwsProvider`: a secret in AWS Secrets Manager |
+//! | `proofs` | `proofs::KubernetesProof`, `proofs::AssertionProof` and `POST /token` |
 
 mod builder;
 mod claims;
@@ -58,6 +59,7 @@ mod issuer;
 mod metrics;
 mod mint;
 mod pool;
+pub mod proofs;
 mod published;
 mod reference;
 mod rules;
@@ -78,7 +80,7 @@ pub use mint::{MintRequest, Minted, Preview};
 pub use rules::Rule;
 pub use tasks::Tasks;
 pub use verify::Claims;
-pub use workload::{VerifiedWorkload, Voucher};
+pub use workload::{Facts, Strength, VerifiedWorkload, Voucher};
 
 pub use oneseal_coordination::{BootTime, Clock, SystemClock, UnixTime};
 pub use oneseal_keystore as keystore;

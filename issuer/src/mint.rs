@@ -13,10 +13,11 @@ use uuid::Uuid;
 
 use crate::Issuer;
 use crate::claims::set::ClaimSet;
-use crate::claims::{Audience, ExtraClaims};
+use crate::claims::{Audience, ExtraClaims, Subject};
 use crate::error::MintError;
 use crate::pool::PoolError;
 use crate::published::Published;
+use crate::rules::Grant;
 use crate::workload::VerifiedWorkload;
 
 /// What is asked for beside whom it is for. Everything left out is decided by the rule.
@@ -75,6 +76,10 @@ pub struct Minted {
     pub exp: UnixTime,
     /// Its `jti`, in the token with hyphens.
     pub jti: Uuid,
+    /// Its `sub`.
+    pub subject: Subject,
+    /// The rule that allowed it, by its name; `admin.mint_audiences` where that did.
+    pub rule: Arc<str>,
 }
 
 /// What a token would say: everything that minting decides and checks, without a signature. It is no token, and none
@@ -91,6 +96,8 @@ pub struct Preview {
     pub algorithm: Algorithm,
     /// The `exp`.
     pub exp: UnixTime,
+    /// The rule that would allow it, by its name; `admin.mint_audiences` where that would.
+    pub rule: Arc<str>,
 }
 
 impl fmt::Debug for Minted {
@@ -101,6 +108,8 @@ impl fmt::Debug for Minted {
             .field("algorithm", &self.algorithm)
             .field("exp", &self.exp)
             .field("jti", &self.jti)
+            .field("subject", &self.subject.as_str())
+            .field("rule", &self.rule)
             .finish()
     }
 }
@@ -150,12 +159,12 @@ impl Issuer {
         workload: &VerifiedWorkload,
         request: &MintRequest,
     ) -> Result<Preview, MintError> {
-        let Draft { signer, claims, exp, .. } = self.draft(workload, request)?;
-        Ok(Preview { claims, kid: signer.kid().clone(), algorithm: signer.algorithm(), exp })
+        let Draft { signer, claims, exp, rule, .. } = self.draft(workload, request)?;
+        Ok(Preview { claims, kid: signer.kid().clone(), algorithm: signer.algorithm(), exp, rule })
     }
 
     async fn issue(&self, workload: &VerifiedWorkload, request: &MintRequest) -> Result<Minted, MintError> {
-        let Draft { published, signer, claims, exp, jti } = self.draft(workload, request)?;
+        let Draft { published, signer, claims, exp, jti, subject, rule } = self.draft(workload, request)?;
         let token = self.sign(&signer, claims).await?;
         // It waited for its signature, and its key may have been burned meanwhile: nobody could verify it.
         let now = self.live().published();
@@ -163,7 +172,15 @@ impl Issuer {
             return Err(no_signer(&now.snapshot, signer.algorithm()));
         }
         published.signed(signer.kid(), exp);
-        Ok(Minted { token, kid: signer.kid().clone(), algorithm: signer.algorithm(), exp, jti })
+        Ok(Minted {
+            token,
+            kid: signer.kid().clone(),
+            algorithm: signer.algorithm(),
+            exp,
+            jti,
+            subject,
+            rule,
+        })
     }
 
     fn draft(&self, workload: &VerifiedWorkload, request: &MintRequest) -> Result<Draft, MintError> {
@@ -175,7 +192,7 @@ impl Issuer {
         let rotation = published.snapshot.rotation();
         self.check_clock(rotation)?;
         let grant = self.rules().decide(workload, request, rotation)?;
-        let extra = extra_claims(workload, &request.claims)?;
+        let extra = extra_claims(workload, &grant.claims, &request.claims)?;
         let signer = published
             .snapshot
             .signer(grant.algorithm)
@@ -185,14 +202,16 @@ impl Issuer {
         let jti = Uuid::new_v4();
         let claims = ClaimSet {
             issuer_json: self.issuer_json(),
-            subject: workload.subject(),
+            subject: &grant.subject,
             audience: &request.audience,
             issued_at,
             expires_at: exp,
             id: jti,
             extra: &extra,
         };
-        Ok(Draft { claims: claims.to_json(), signer: Arc::clone(signer), exp, jti, published })
+        let claims = claims.to_json();
+        let Grant { subject, rule, .. } = grant;
+        Ok(Draft { claims, signer: Arc::clone(signer), exp, jti, subject, rule, published })
     }
 
     fn check_minting(&self) -> Result<(), MintError> {
@@ -241,6 +260,8 @@ struct Draft {
     claims: String,
     exp: UnixTime,
     jti: Uuid,
+    subject: Subject,
+    rule: Arc<str>,
 }
 
 /// Why `snapshot` has nothing to sign with for `algorithm`.
@@ -257,12 +278,19 @@ pub(crate) fn no_signer(snapshot: &Snapshot, algorithm: Algorithm) -> MintError 
     }
 }
 
+/// The workload's claims, the rule's and those asked for; none of them may name a claim of another.
 fn extra_claims<'a>(
     workload: &'a VerifiedWorkload,
+    ruled: &'a ExtraClaims,
     asked: &Map<String, Value>,
 ) -> Result<Cow<'a, ExtraClaims>, MintError> {
+    let known = match (workload.claims().is_empty(), ruled.is_empty()) {
+        (true, _) => Cow::Borrowed(ruled),
+        (false, true) => Cow::Borrowed(workload.claims()),
+        (false, false) => Cow::Owned(workload.claims().clone().merged(ruled)?),
+    };
     if asked.is_empty() {
-        return Ok(Cow::Borrowed(workload.claims()));
+        return Ok(known);
     }
-    Ok(Cow::Owned(ExtraClaims::parse(asked.clone())?.merged(workload.claims())?))
+    Ok(Cow::Owned(ExtraClaims::parse(asked.clone())?.merged(&known)?))
 }

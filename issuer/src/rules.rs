@@ -1,10 +1,11 @@
 //! Who gets what: deny by default, and the first rule that matches decides.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use oneseal_keystore::{Algorithm, Findings, IssuerUrl, Mode, Rotation};
 
-use crate::claims::{Audience, TokenLifetime};
+use crate::claims::{Audience, ExtraClaims, Subject, TokenLifetime};
 use crate::codes::{
     RULE_ALGORITHM_UNLISTED, RULE_NONE, RULE_OWN_AUDIENCE, RULE_TTL_CLAMPED, RULE_UNREACHABLE,
 };
@@ -35,10 +36,15 @@ impl Rule {
 }
 
 /// What one token gets, decided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Grant {
+    /// By its name.
+    pub(crate) rule: Arc<str>,
+    pub(crate) subject: Subject,
     pub(crate) ttl: TokenLifetime,
     pub(crate) algorithm: Algorithm,
+    /// What the rule adds.
+    pub(crate) claims: ExtraClaims,
 }
 
 /// All rules of an issuer, in order.
@@ -91,7 +97,7 @@ impl Rules {
         }
         for audience in self.admin_audiences.iter().filter(|audience| self.is_own(audience)) {
             let message = format!("the audience {audience} is this issuer");
-            findings.push(&RULE_OWN_AUDIENCE, "admin.mint_audiences", message);
+            findings.push(&RULE_OWN_AUDIENCE, ADMIN, message);
         }
         // Where nothing is ever minted, no rule would change that.
         if mode == Mode::Full && self.rules.is_empty() && self.admin_audiences.is_empty() {
@@ -135,6 +141,9 @@ impl Rules {
         Ok(Grant {
             ttl: life(request.ttl, &allowed, rotation)?,
             algorithm: self.choose(request.algorithm, allowed.algorithm)?,
+            subject: workload.subject().cloned().ok_or(MintError::NoSubject)?,
+            rule: allowed.name,
+            claims: ExtraClaims::default(),
         })
     }
 
@@ -145,13 +154,14 @@ impl Rules {
         rotation: &Rotation,
     ) -> Result<Allowed, MintError> {
         if let Some(rule) = self.rules.iter().find(|rule| rule.audience == *audience) {
-            return Ok(Allowed { usual: rule.ttl, limit: rule.ttl, algorithm: rule.algorithm });
+            let name = rule.audience.as_str().into();
+            return Ok(Allowed { name, usual: rule.ttl, limit: rule.ttl, algorithm: rule.algorithm });
         }
         let is_admin = matches!(workload.vouched_by(), Voucher::Admin(_));
         if is_admin && self.admin_audiences.contains(audience) {
             let [usual, limit] = [rotation.token_ttl_s, rotation.max_token_ttl_s].map(Duration::from_secs);
             let [usual, limit] = [TokenLifetime::new(usual)?, TokenLifetime::new(limit)?];
-            return Ok(Allowed { usual, limit, algorithm: None });
+            return Ok(Allowed { name: ADMIN.into(), usual, limit, algorithm: None });
         }
         Err(MintError::NotAllowed(audience.clone()))
     }
@@ -173,6 +183,7 @@ impl Rules {
 }
 
 struct Allowed {
+    name: Arc<str>,
     /// The life of a token for which none is asked.
     usual: TokenLifetime,
     /// The longest that may be asked for.
@@ -195,6 +206,9 @@ fn life(asked: Option<Duration>, allowed: &Allowed, rotation: &Rotation) -> Resu
 fn without_slash(text: &str) -> &str {
     text.trim_end_matches('/')
 }
+
+/// What allows admin callers what no rule does.
+const ADMIN: &str = "admin.mint_audiences";
 
 #[cfg(test)]
 mod tests {

@@ -34,7 +34,7 @@ const ROOMS: &[Room] = &[
     Room {
         package: "oneseal",
         folder: "issuer",
-        uses: &["oneseal-coordination", "oneseal-providers", "oneseal-keystore"],
+        uses: &["oneseal-coordination", "oneseal-providers", "oneseal-keystore", "oneseal-relying-party"],
     },
     Room {
         package: "oneseal-server",

@@ -224,6 +224,7 @@ impl From<MintError> for ApiError {
                 "tokens for the audience {audience} are not allowed here; admin.mint_audiences names those that are"
             )),
             MintError::OwnAudience(_)
+            | MintError::NoSubject
             | MintError::AlgorithmNotAllowed { .. }
             | MintError::LifetimeTooLong { .. } => Self::denied(error.to_string()),
             MintError::LifetimeTooShort { .. } | MintError::Invalid(_) => Self::invalid(error.to_string()),
