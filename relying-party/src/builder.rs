@@ -1,6 +1,7 @@
 //! What a relying party is built from.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,9 +10,10 @@ use oneseal_coordination::{Clock, SystemClock};
 use oneseal_keystore::{Algorithm, IssuerUrl};
 
 use crate::cache::LONGEST_REFRESH;
-use crate::claims::Expected;
+use crate::claims::{AudienceForm, Expected};
 use crate::error::SourceError;
 use crate::fetch::{self, ConnectTo, FetchError, FetchOptions, Fetcher, SetupError};
+use crate::key_source::KeySource;
 use crate::keyset::KeySet;
 use crate::live::Live;
 use crate::source::{Keys, Source};
@@ -20,16 +22,22 @@ use crate::verifier::RelyingParty;
 /// Collects what a [`RelyingParty`] needs. Only the issuer and the audience cannot be defaulted.
 ///
 /// # Defaults
-/// All seven algorithms, each key pinned to its own; [`DEFAULT_LEEWAY`](Self::DEFAULT_LEEWAY); no `max_lifetime`;
-/// [`DEFAULT_STALE_LIMIT`](Self::DEFAULT_STALE_LIMIT); the keys that discovery leads to; 5 s and 256 KiB per document; the system's roots and clock.
+/// All seven algorithms, each key pinned to its own; `typ` absent or `JWT`; [`AudienceForm::Member`]; no further claim
+/// required; [`DEFAULT_LEEWAY`](Self::DEFAULT_LEEWAY); no `max_lifetime` and no `max_age`;
+/// [`DEFAULT_STALE_LIMIT`](Self::DEFAULT_STALE_LIMIT); the keys that discovery leads to; 5 s and 256 KiB per document;
+/// no proxy; the system's roots and clock.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Builder {
     issuer: IssuerUrl,
     audience: Option<String>,
+    audience_form: AudienceForm,
+    types: Types,
     algorithms: Vec<Algorithm>,
+    required: Vec<&'static str>,
     leeway: Duration,
     max_lifetime: Option<Duration>,
+    max_age: Option<Duration>,
     stale_limit: Duration,
     keys: KeysFrom,
     fetch: FetchOptions,
@@ -50,9 +58,13 @@ impl Builder {
         Self {
             issuer,
             audience: None,
+            audience_form: AudienceForm::default(),
+            types: Types::default(),
             algorithms: Algorithm::ALL.to_vec(),
+            required: Vec::new(),
             leeway: Self::DEFAULT_LEEWAY,
             max_lifetime: None,
+            max_age: None,
             stale_limit: Self::DEFAULT_STALE_LIMIT,
             keys: KeysFrom::Discovery,
             fetch: FetchOptions::default(),
@@ -66,9 +78,30 @@ impl Builder {
         self
     }
 
+    /// In what form `aud` must hold it: whether others may stand beside it.
+    pub fn sole_audience(mut self, form: AudienceForm) -> Self {
+        self.audience_form = form;
+        self
+    }
+
+    /// The values of `typ` that are taken (RFC 7515 section 4.1.9): without regard to case, and `application/` may be
+    /// left out on either side. The empty text stands for a header without `typ`, which is otherwise refused once this
+    /// is called.
+    pub fn types(mut self, types: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+        self.types = Types::of(types);
+        self
+    }
+
     /// The algorithms that are taken. A key that states none may sign with those of these that its kind can do.
     pub fn algorithms(mut self, algorithms: impl IntoIterator<Item = Algorithm>) -> Self {
         self.algorithms = algorithms.into_iter().collect();
+        self
+    }
+
+    /// Claims that must be there beside `iss`, `sub`, `aud` and `exp`, such as `jti`: not null, not an empty text.
+    /// Adds to what was required before.
+    pub fn require(mut self, claims: impl IntoIterator<Item = &'static str>) -> Self {
+        self.required.extend(claims);
         self
     }
 
@@ -84,6 +117,12 @@ impl Builder {
         self
     }
 
+    /// How long ago `iat` may be, give or take the leeway. A token without `iat` is then refused.
+    pub fn max_age(mut self, oldest: Duration) -> Self {
+        self.max_age = Some(oldest);
+        self
+    }
+
     /// How long the last good key set serves while the issuer cannot be read; at least five minutes, the longest
     /// time between two refreshes.
     pub fn stale_limit(mut self, limit: Duration) -> Self {
@@ -92,16 +131,23 @@ impl Builder {
     }
 
     /// Reads the key set at `uri`, https or on loopback, and asks no discovery document where it is. Whoever answers
-    /// there is believed to be the issuer. Replaces an earlier [`jwks`](Self::jwks).
+    /// there is believed to be the issuer. Replaces what was said before of where the keys are.
     pub fn jwks_uri(mut self, uri: impl Into<String>) -> Self {
         self.keys = KeysFrom::Uri(uri.into());
         self
     }
 
     /// Verifies by this JWKS (RFC 7517 section 5) and fetches nothing: offline, and for ever by the same keys.
-    /// Replaces an earlier [`jwks_uri`](Self::jwks_uri).
+    /// Replaces what was said before of where the keys are.
     pub fn jwks(mut self, jwks: impl Into<Bytes>) -> Self {
         self.keys = KeysFrom::Given(jwks.into());
+        self
+    }
+
+    /// Reads the key set by a way of the caller's own, as often as it would be fetched. Replaces what was said before
+    /// of where the keys are.
+    pub fn keys_from(mut self, source: Arc<dyn KeySource>) -> Self {
+        self.keys = KeysFrom::Source(source);
         self
     }
 
@@ -119,9 +165,30 @@ impl Builder {
         self
     }
 
+    /// Reaches https addresses through this HTTP proxy, such as `http://proxy.example:3128`, by CONNECT: it sees host
+    /// and port, and never a path. The environment (`HTTPS_PROXY`) is never asked. Excludes
+    /// [`connect_to`](Self::connect_to).
+    pub fn proxy(mut self, url: impl Into<String>) -> Self {
+        self.fetch.proxy = Some(url.into());
+        self
+    }
+
     /// Trusts the PEM certificates in `pem` beside the system's.
     pub fn add_root_certificate(mut self, pem: impl Into<String>) -> Self {
         self.fetch.extra_roots.push(pem.into());
+        self
+    }
+
+    /// Trusts the PEM certificates in this file as well. It is read again before each connection, so that a bundle
+    /// that kubelet or cert-manager swaps is followed; while it cannot be read, what it held last is trusted.
+    pub fn root_certificate_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.fetch.root_file = Some(path.into());
+        self
+    }
+
+    /// Trusts no certificate of the system, but those alone that are named here.
+    pub fn only_these_roots(mut self) -> Self {
+        self.fetch.system_roots = false;
         self
     }
 
@@ -156,9 +223,13 @@ impl Builder {
         let expected = Expected {
             issuer: self.issuer.as_str().to_owned(),
             audience,
+            audience_form: self.audience_form,
             leeway: self.leeway,
             max_lifetime: self.max_lifetime,
+            max_age: self.max_age,
+            required: self.required,
         };
+        let deadline = self.fetch.deadline;
         let fetcher = |https| Fetcher::new(&FetchOptions { https, ..self.fetch });
         let keys = match self.keys {
             KeysFrom::Discovery => Keys::Discovered(fetcher(self.issuer.is_https())?),
@@ -170,10 +241,11 @@ impl Builder {
                 KeySet::read(&jwks, &self.algorithms).map_err(BuildError::Jwks)?;
                 Keys::Given(jwks)
             }
+            KeysFrom::Source(source) => Keys::Read(source, deadline),
         };
         let source = Source::new(self.issuer, keys, self.algorithms);
         let live = Live::new(source, Arc::clone(&self.clock), self.stale_limit);
-        Ok(RelyingParty::new(live, expected, self.clock))
+        Ok(RelyingParty::new(live, self.types, expected, self.clock))
     }
 }
 
@@ -183,6 +255,42 @@ enum KeysFrom {
     Discovery,
     Uri(String),
     Given(Bytes),
+    Source(Arc<dyn KeySource>),
+}
+
+/// The values of `typ` that are taken, in small letters and without `application/`; the empty one is none at all.
+/// A token of another kind, such as `at+jwt` or `secevent+jwt`, must not pass for an ID token (RFC 8725 section 3.11).
+#[derive(Clone, Debug)]
+pub(crate) struct Types(Vec<String>);
+
+impl Types {
+    fn of(types: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+        Self(types.into_iter().map(|typ| short_type(typ.as_ref())).collect())
+    }
+
+    /// RFC 7519 section 5.1: media types compare without case, and `application/` may be left out (RFC 7515 section
+    /// 4.1.9).
+    pub(crate) fn take(&self, typ: Option<&str>) -> bool {
+        match typ {
+            None => self.0.iter().any(String::is_empty),
+            Some("") => false,
+            Some(typ) => self.0.contains(&short_type(typ)),
+        }
+    }
+}
+
+impl Default for Types {
+    fn default() -> Self {
+        Self::of(["", "JWT"])
+    }
+}
+
+fn short_type(typ: &str) -> String {
+    let lower = typ.to_ascii_lowercase();
+    match lower.strip_prefix("application/") {
+        Some(rest) if !rest.is_empty() && !rest.contains('/') => rest.to_owned(),
+        _ => lower,
+    }
 }
 
 /// Why there is no relying party.
@@ -221,6 +329,27 @@ mod tests {
     }
 
     #[test]
+    fn types_compare_as_media_types_and_absence_is_listed() {
+        let usual = Types::default();
+        for typ in [None, Some("JWT"), Some("jwt"), Some("application/jwt"), Some("APPLICATION/JWT")] {
+            assert!(usual.take(typ), "{typ:?}");
+        }
+        for typ in [
+            "",
+            "at+jwt",
+            "JOSE",
+            "application/",
+            "application//jwt",
+            "application/application/jwt",
+            "text/jwt",
+        ] {
+            assert!(!usual.take(Some(typ)), "{typ}");
+        }
+        let own = Types::of(["application/AT+jwt"]);
+        assert_eq!([own.take(Some("at+JWT")), own.take(Some("JWT")), own.take(None)], [true, false, false]);
+    }
+
+    #[test]
     fn what_cannot_be_defaulted_or_makes_no_sense_is_refused() {
         let nobody = Builder::new(IssuerUrl::parse("http://127.0.0.1:1", "issuer").expect("good"));
         assert!(matches!(nobody.build(), Err(BuildError::Audience)));
@@ -232,6 +361,12 @@ mod tests {
             Err(BuildError::StaleLimit(_))
         ));
         assert!(matches!(builder().add_root_certificate("x").build(), Err(BuildError::Fetch(_))));
+        assert!(matches!(builder().proxy("proxy:1").build(), Err(BuildError::Fetch(SetupError::Proxy))));
+        let absent = builder().root_certificate_file("/nowhere/ca.pem").build();
+        assert!(matches!(absent, Err(BuildError::Fetch(SetupError::RootFile { .. }))));
+        let https =
+            Builder::new(IssuerUrl::parse("https://oidc.example", "issuer").expect("good")).audience("a");
+        assert!(matches!(https.only_these_roots().build(), Err(BuildError::Fetch(SetupError::NoRoots))));
         for uri in ["", "jwks.json", "http://oidc.example/jwks", "ftp://oidc.example/jwks"] {
             assert!(matches!(builder().jwks_uri(uri).build(), Err(BuildError::JwksUri(_))), "{uri}");
         }

@@ -190,7 +190,8 @@ impl State {
         }
     }
 
-    fn is_usable(&self, now: BootTime) -> bool {
+    /// Whether there is a set that is not past its limit.
+    pub(crate) fn is_usable(&self, now: BootTime) -> bool {
         self.good.is_some_and(|good| now.since(good.read_at) < self.stale_limit)
     }
 

@@ -63,13 +63,29 @@ impl Claims {
     }
 }
 
+/// In what form `aud` must hold the audience.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AudienceForm {
+    /// A string, or an array that others may stand in too (RFC 7519 section 4.1.3).
+    #[default]
+    Member,
+    /// A string, or an array of exactly this one: the token is for nobody else.
+    Only,
+    /// A string.
+    OnlyString,
+}
+
 /// What is asked of the claims.
 #[derive(Clone, Debug)]
 pub(crate) struct Expected {
     pub(crate) issuer: String,
     pub(crate) audience: String,
+    pub(crate) audience_form: AudienceForm,
     pub(crate) leeway: Duration,
     pub(crate) max_lifetime: Option<Duration>,
+    pub(crate) max_age: Option<Duration>,
+    pub(crate) required: Vec<&'static str>,
 }
 
 impl Expected {
@@ -86,14 +102,14 @@ impl Expected {
         Ok(claims)
     }
 
-    /// Checks all claims at `now`.
+    /// Checks the other claims at `now`, once the signature is known to be good.
     ///
     /// # Errors
     /// The first thing that is wrong.
-    pub(crate) fn check(&self, payload: &[u8], now: UnixTime) -> Result<Claims, Invalid> {
-        let claims = self.peek(payload)?;
+    pub(crate) fn check(&self, claims: Map<String, Value>, now: UnixTime) -> Result<Claims, Invalid> {
         check_subject(&claims)?;
         self.check_audience(&claims)?;
+        self.check_presence(&claims)?;
         self.check_times(&claims, now)?;
         Ok(Claims(claims))
     }
@@ -107,11 +123,29 @@ impl Expected {
         let matches = match claims.get("aud").ok_or(Invalid::Missing("aud"))? {
             Value::Array(several) => {
                 let each = several.iter().map(one).collect::<Result<Vec<bool>, _>>()?;
-                each.contains(&true)
+                match self.audience_form {
+                    AudienceForm::Member => each.contains(&true),
+                    AudienceForm::Only => each == [true],
+                    AudienceForm::OnlyString => false,
+                }
             }
             single => one(single)?,
         };
         if matches { Ok(()) } else { Err(Invalid::Audience) }
+    }
+
+    fn check_presence(&self, claims: &Map<String, Value>) -> Result<(), Invalid> {
+        for &name in &self.required {
+            match claims.get(name) {
+                None => return Err(Invalid::Missing(name)),
+                Some(Value::Null) => return Err(Invalid::Malformed(name)),
+                Some(Value::String(text)) if text.is_empty() => return Err(Invalid::Malformed(name)),
+                // A number would be another name for whoever compares texts (RFC 7519 section 4.1.7).
+                Some(value) if name == "jti" && !value.is_string() => return Err(Invalid::Malformed(name)),
+                Some(_) => {}
+            }
+        }
+        Ok(())
     }
 
     fn check_times(&self, claims: &Map<String, Value>, now: UnixTime) -> Result<(), Invalid> {
@@ -132,6 +166,12 @@ impl Expected {
         let lifetime = exp - iat.unwrap_or(now);
         if self.max_lifetime.is_some_and(|longest| lifetime > longest.as_secs_f64()) {
             return Err(Invalid::Lifetime);
+        }
+        if let Some(oldest) = self.max_age {
+            let age = now - iat.ok_or(Invalid::Missing("iat"))?;
+            if age > oldest.as_secs_f64() + leeway {
+                return Err(Invalid::TooOld);
+            }
         }
         Ok(())
     }
@@ -180,13 +220,24 @@ mod tests {
         Expected {
             issuer: "https://i.example".to_owned(),
             audience: "a".to_owned(),
+            audience_form: AudienceForm::Member,
             leeway: Duration::from_secs(60),
             max_lifetime: None,
+            max_age: None,
+            required: Vec::new(),
         }
+    }
+
+    fn judged(expected: &Expected, payload: &str) -> Result<Claims, Invalid> {
+        expected.check(expected.peek(payload.as_bytes())?, NOW)
     }
 
     /// The verdict on otherwise good claims with `rest` in place of some of them.
     fn verdict(rest: &str) -> &'static str {
+        verdict_of(&expected(), rest)
+    }
+
+    fn verdict_of(expected: &Expected, rest: &str) -> &'static str {
         let mut members = vec![];
         for (name, good) in
             [("iss", r#""https://i.example""#), ("sub", r#""s""#), ("aud", r#""a""#), ("exp", "1700000300")]
@@ -197,7 +248,7 @@ mod tests {
         }
         members.push(rest.to_owned());
         let payload = format!("{{{}}}", members.join(","));
-        expected().check(payload.as_bytes(), NOW).map_or_else(|invalid| invalid.reason(), |_| "ok")
+        judged(expected, &payload).map_or_else(|invalid| invalid.reason(), |_| "ok")
     }
 
     #[test]
@@ -211,6 +262,52 @@ mod tests {
         for aud in [r#""""#, "null", "7", "{}", r#"["a",7]"#, r#"["a",""]"#, r#"[["a"]]"#, "true"] {
             assert_eq!(verdict(&format!(r#""aud":{aud}"#)), "claim_malformed", "{aud}");
         }
+    }
+
+    #[test]
+    fn an_audience_may_have_to_stand_alone() {
+        use AudienceForm::{Only, OnlyString};
+        for (form, aud, wanted) in [
+            (Only, r#""a""#, "ok"),
+            (Only, r#"["a"]"#, "ok"),
+            (Only, r#"["a","a"]"#, "audience"),
+            (Only, r#"["a","evil"]"#, "audience"),
+            (Only, r#"[]"#, "audience"),
+            (Only, r#"["b"]"#, "audience"),
+            (OnlyString, r#""a""#, "ok"),
+            (OnlyString, r#"["a"]"#, "audience"),
+            (OnlyString, r#"["a","evil"]"#, "audience"),
+            (OnlyString, r#""b""#, "audience"),
+            (OnlyString, "[7]", "claim_malformed"),
+        ] {
+            let expected = Expected { audience_form: form, ..expected() };
+            assert_eq!(verdict_of(&expected, &format!(r#""aud":{aud}"#)), wanted, "{form:?} {aud}");
+        }
+    }
+
+    #[test]
+    fn what_is_required_is_there_and_says_something() {
+        let expected = Expected { required: vec!["jti", "iat", "tenant"], ..expected() };
+        let others = r#""iat":1700000000,"tenant":{"id":7}"#;
+        assert_eq!(verdict_of(&expected, &format!(r#""jti":"j",{others}"#)), "ok");
+        assert_eq!(verdict_of(&expected, others), "claim_missing");
+        assert_eq!(verdict_of(&expected, r#""jti":"j","tenant":1"#), "claim_missing");
+        for jti in [r#""""#, "null", "7", r#"["j"]"#] {
+            assert_eq!(
+                verdict_of(&expected, &format!(r#""jti":{jti},{others}"#)),
+                "claim_malformed",
+                "{jti}"
+            );
+        }
+    }
+
+    #[test]
+    fn age_is_counted_from_iat_with_the_leeway() {
+        let expected = Expected { max_age: Some(Duration::from_secs(300)), ..expected() };
+        for (iat, wanted) in [("1700000060", "ok"), ("1699999640", "ok"), ("1699999639.9", "too_old")] {
+            assert_eq!(verdict_of(&expected, &format!(r#""iat":{iat}"#)), wanted, "{iat}");
+        }
+        assert_eq!(verdict_of(&expected, r#""x":1"#), "claim_missing");
     }
 
     #[test]
@@ -259,7 +356,7 @@ mod tests {
         let hour = Expected { max_lifetime: Some(Duration::from_secs(3600)), ..expected() };
         let check = |times: &str| {
             let payload = format!(r#"{{"iss":"https://i.example","sub":"s","aud":"a",{times}}}"#);
-            hour.check(payload.as_bytes(), NOW).map_or_else(|invalid| invalid.reason(), |_| "ok")
+            judged(&hour, &payload).map_or_else(|invalid| invalid.reason(), |_| "ok")
         };
         assert_eq!(check(r#""exp":1700003600"#), "ok");
         assert_eq!(check(r#""exp":1700003601"#), "lifetime");
@@ -271,7 +368,7 @@ mod tests {
     fn verified_claims_read_back() {
         let payload =
             r#"{"iss":"https://i.example","sub":"s","aud":["b","a"],"exp":1700000300.7,"x":{"y":1}}"#;
-        let claims = expected().check(payload.as_bytes(), NOW).expect("good");
+        let claims = judged(&expected(), payload).expect("good");
         assert_eq!((claims.issuer(), claims.subject()), ("https://i.example", "s"));
         assert_eq!((claims.audiences(), claims.expires_at()), (vec!["b", "a"], UnixTime(1_700_000_300)));
         assert_eq!(claims.claim("x").and_then(|x| x["y"].as_i64()), Some(1));

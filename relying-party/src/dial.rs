@@ -1,6 +1,7 @@
-//! Opens the TCP connection: to the URL's host, or to one fixed address.
+//! Opens the connection that TLS is put over: to the URL's host, to one fixed address, or through a proxy.
 
 use std::error::Error as StdError;
+use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -8,11 +9,15 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use http::Uri;
+use http::uri::Scheme;
 use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::proxy::Tunnel;
 use hyper_util::rt::TokioIo;
 use rustls::{CertificateError, InvalidMessage, OtherError};
 use tokio::net::TcpStream;
-use tower::Service;
+use tower::{Service, ServiceExt};
+
+use crate::trust::SetupError;
 
 /// Where every connection goes, whatever the URL's host. URL and `Host` stay those of the issuer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,18 +37,50 @@ impl ConnectTo {
     }
 }
 
-/// Speaks TCP alone; TLS is put over it by its owner.
+/// Speaks TCP, and CONNECT to a proxy; TLS is put over it by its owner.
 #[derive(Clone)]
 pub(crate) struct Dialer {
     by_name: HttpConnector,
-    fixed: Option<SocketAddr>,
+    way: Way,
+}
+
+#[derive(Clone)]
+enum Way {
+    ByName,
+    Fixed(SocketAddr),
+    /// For https alone: plain http is for loopback hosts, which no proxy is needed for.
+    Through(Tunnel<HttpConnector>),
 }
 
 impl Dialer {
-    pub(crate) fn new(connect_to: Option<ConnectTo>) -> Self {
+    /// # Errors
+    /// [`SetupError::Proxy`], [`SetupError::ProxyAndAddress`].
+    pub(crate) fn new(connect_to: Option<ConnectTo>, proxy: Option<&str>) -> Result<Self, SetupError> {
         let mut by_name = HttpConnector::new();
         by_name.enforce_http(false);
-        Self { by_name, fixed: connect_to.map(ConnectTo::address) }
+        let way = match (connect_to, proxy) {
+            (None, None) => Way::ByName,
+            (Some(to), None) => Way::Fixed(to.address()),
+            (None, Some(proxy)) => Way::Through(Tunnel::new(parse_proxy(proxy)?, by_name.clone())),
+            (Some(_), Some(_)) => return Err(SetupError::ProxyAndAddress),
+        };
+        Ok(Self { by_name, way })
+    }
+}
+
+/// The proxy is at fault, and not who was to be reached through it.
+#[derive(Debug)]
+pub(crate) struct ProxyFault(pub(crate) Box<dyn StdError + Send + Sync>);
+
+impl fmt::Display for ProxyFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the proxy opens no connection")
+    }
+}
+
+impl StdError for ProxyFault {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(&*self.0)
     }
 }
 
@@ -57,14 +94,34 @@ impl Service<Uri> for Dialer {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        match self.fixed {
-            Some(address) => Box::pin(async move { Ok(TokioIo::new(TcpStream::connect(address).await?)) }),
-            None => {
+        match &self.way {
+            Way::Fixed(address) => {
+                let address = *address;
+                Box::pin(async move { Ok(TokioIo::new(TcpStream::connect(address).await?)) })
+            }
+            Way::Through(tunnel) if uri.scheme() == Some(&Scheme::HTTPS) => {
+                let dialling = tunnel.clone().oneshot(uri);
+                Box::pin(async move { dialling.await.map_err(|error| ProxyFault(error.into()).into()) })
+            }
+            Way::ByName | Way::Through(_) => {
                 let dialling = self.by_name.call(uri);
                 Box::pin(async move { dialling.await.map_err(Into::into) })
             }
         }
     }
+}
+
+/// A proxy is spoken to in plain HTTP, and sees nothing of what goes through it but host and port.
+fn parse_proxy(text: &str) -> Result<Uri, SetupError> {
+    if !text.bytes().all(|byte| byte.is_ascii_graphic()) || text.contains(['#', '@', '?']) {
+        return Err(SetupError::Proxy);
+    }
+    let uri: Uri = text.parse().map_err(|_| SetupError::Proxy)?;
+    let is_plain = uri.scheme() == Some(&Scheme::HTTP) && uri.path() == "/";
+    let host = uri.host().filter(|host| !host.is_empty()).ok_or(SetupError::Proxy)?;
+    // A port beyond 65535 parses, and would then be taken for none.
+    let has_port = uri.port_u16().is_some() || uri.authority().is_some_and(|authority| authority == host);
+    if is_plain && has_port { Ok(uri) } else { Err(SetupError::Proxy) }
 }
 
 /// What a failed handshake failed for, where the cure is another one than for a connection that failed.
@@ -101,5 +158,36 @@ pub(crate) fn tls_fault(error: &(dyn StdError + 'static)) -> Option<TlsFault> {
             Some(TlsFault::Certificate)
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proxy_is_host_and_port_over_plain_http() {
+        for proxy in
+            ["http://proxy.example:3128", "http://proxy.example", "http://10.0.0.1:8080/", "http://[::1]:1"]
+        {
+            assert!(Dialer::new(None, Some(proxy)).is_ok(), "{proxy}");
+        }
+        for proxy in [
+            "",
+            "proxy.example:3128",
+            "https://p:1",
+            "socks5://p:1",
+            "http://u:canary@p:1",
+            "http://p:1/x",
+            "http://p:1?x",
+            "http://",
+            "http://p:99999",
+        ] {
+            let refused = Dialer::new(None, Some(proxy)).err().unwrap_or_else(|| panic!("{proxy}"));
+            assert!(matches!(refused, SetupError::Proxy), "{proxy}");
+            assert!(!format!("{refused} {refused:?}").contains("canary"));
+        }
+        let address = Some(ConnectTo::AsUrl(([127, 0, 0, 1], 1).into()));
+        assert!(matches!(Dialer::new(address, Some("http://p:1")), Err(SetupError::ProxyAndAddress)));
     }
 }

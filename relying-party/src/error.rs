@@ -8,6 +8,7 @@ use oneseal_keystore::json::JsonError;
 use oneseal_keystore::verify::VerifyError as JwsError;
 
 use crate::fetch::FetchError;
+use crate::key_source::KeySourceError;
 
 /// Why a token was not accepted. A server answers 503 to the first kind and 401 to the second.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -139,6 +140,9 @@ pub enum SourceError {
         #[source]
         source: JsonError,
     },
+    /// The [`KeySource`](crate::KeySource) has none.
+    #[error("the source of the keys cannot be read")]
+    KeySource(#[source] KeySourceError),
     /// The discovery document's `issuer` is missing or not, byte for byte, the one asked for.
     #[error(
         "the discovery document names another issuer than the one asked for (they are compared byte for byte)"
@@ -179,6 +183,7 @@ impl SourceError {
             Self::Fetch { source, .. } => source.reason(),
             Self::Status { .. } => "status",
             Self::Json { .. } => "not_json",
+            Self::KeySource(_) => "key_source",
             Self::IssuerMismatch => "issuer_mismatch",
             Self::JwksUri => "jwks_uri",
             Self::NoKeysMember => "no_keys_member",
@@ -221,8 +226,8 @@ pub enum Invalid {
     /// A claim is of the wrong type, empty, or out of all bounds.
     #[error("the claim `{0}` is malformed")]
     Malformed(&'static str),
-    /// The token is for somebody else.
-    #[error("`aud` does not hold the audience that is served here")]
+    /// The token is for somebody else, or for others too where it must not be.
+    #[error("`aud` does not hold the audience that is served here, in the form that is wanted")]
     Audience,
     /// `exp` is past.
     #[error("the token has expired")]
@@ -236,6 +241,9 @@ pub enum Invalid {
     /// It lives longer than the builder's `max_lifetime`.
     #[error("the token lives longer than is taken here")]
     Lifetime,
+    /// It was issued longer ago than the builder's `max_age`.
+    #[error("the token was issued longer ago than is taken here")]
+    TooOld,
 }
 
 impl Invalid {
@@ -256,6 +264,7 @@ impl Invalid {
             Self::NotYetValid => "not_yet_valid",
             Self::IssuedInFuture => "issued_in_future",
             Self::Lifetime => "lifetime",
+            Self::TooOld => "too_old",
         }
     }
 }

@@ -1,7 +1,7 @@
 //! One HTTP GET, HEAD or POST, as narrow as asking an issuer needs.
 //!
-//! No redirects, no content-coding, no proxy (`HTTPS_PROXY` and its kin are not read), no cookies, no retries, no
-//! kept connections: an issuer is read every few minutes, so a fresh connection costs nothing and always meets the
+//! No redirects, no content-coding, no proxy but one that is named (`HTTPS_PROXY` and its kin are not read), no
+//! cookies, no retries, no kept connections: an issuer is read every few minutes, so a fresh connection costs nothing and always meets the
 //! replica that is there now. The connection is driven by the caller's own future, so giving up closes it.
 //!
 //! A full client would do more than we want here, and each thing it does by itself (following a redirect to a
@@ -10,6 +10,7 @@
 use std::error::Error as StdError;
 use std::fmt;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,19 +20,19 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri,
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
+use hyper_rustls::HttpsConnector;
 use tower::ServiceExt;
 
 pub use crate::dial::ConnectTo;
-use crate::dial::{self, Dialer, TlsFault};
+use crate::dial::{self, Dialer, ProxyFault, TlsFault};
+pub use crate::trust::SetupError;
+use crate::trust::{Roots, Trust};
 
 /// A client. Cheap to clone.
 #[derive(Clone)]
 pub struct Fetcher {
-    connector: HttpsConnector<Dialer>,
+    dialer: Dialer,
+    trust: Arc<Trust>,
     plaintext: bool,
     deadline: Duration,
     max_body: usize,
@@ -43,13 +44,16 @@ impl Fetcher {
     /// # Errors
     /// [`SetupError`]; having no root certificate at all is one only if `options.https` says that TLS is needed.
     pub fn new(options: &FetchOptions) -> Result<Self, SetupError> {
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls_config(options)?)
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(Dialer::new(options.connect_to));
+        let dialer = Dialer::new(options.connect_to, options.proxy.as_deref())?;
+        let roots = Roots {
+            extra: &options.extra_roots,
+            file: options.root_file.as_deref(),
+            system: options.system_roots,
+            needed: options.https && !options.is_plaintext(),
+        };
+        let trust = Arc::new(Trust::new(&roots)?);
         let FetchOptions { deadline, max_body, .. } = *options;
-        Ok(Self { connector, plaintext: options.is_plaintext(), deadline, max_body })
+        Ok(Self { dialer, trust, plaintext: options.is_plaintext(), deadline, max_body })
     }
 
     /// GETs `url` and reads the whole answer. Every status but a redirect is returned.
@@ -113,7 +117,8 @@ impl Fetcher {
     ) -> Result<Fetched, FetchError> {
         let request = request(method, &uri, sent)?;
         let uri = if self.plaintext { without_tls(uri)? } else { uri };
-        let stream = self.connector.clone().oneshot(uri).await.map_err(connect_error)?;
+        let connector = HttpsConnector::from((self.dialer.clone(), self.trust.current().await));
+        let stream = connector.oneshot(uri).await.map_err(connect_error)?;
         let (mut sender, connection) = http1::handshake(stream).await?;
         let answer = async move {
             let response = sender.send_request(request).await?;
@@ -163,7 +168,7 @@ impl fmt::Debug for Fetcher {
 /// How to fetch.
 ///
 /// # Defaults
-/// [`DEFAULT_DEADLINE`], [`MAX_DOCUMENT`], the system's roots, TLS expected, each host where DNS says.
+/// [`DEFAULT_DEADLINE`], [`MAX_DOCUMENT`], the system's roots, TLS expected, each host where DNS says, no proxy.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FetchOptions {
@@ -173,8 +178,16 @@ pub struct FetchOptions {
     pub max_body: usize,
     /// Where every connection goes, whatever the URL's host: the way to ask one replica of several.
     pub connect_to: Option<ConnectTo>,
+    /// An HTTP proxy, as `http://proxy.example:3128`, that https connections are tunnelled through (CONNECT, RFC 9110
+    /// section 9.3.6): it sees host and port and never a path. Plain http, which is for loopback hosts, goes there
+    /// directly. Nothing is read from the environment.
+    pub proxy: Option<String>,
     /// PEM certificates that are trusted beside the system's.
     pub extra_roots: Vec<String>,
+    /// A PEM file of certificates that are trusted as well, read again before each connection.
+    pub root_file: Option<PathBuf>,
+    /// Whether the system's certificates are trusted.
+    pub system_roots: bool,
     /// Whether TLS will be spoken: if so, no root certificate at all is an error, and if not, none are read.
     pub https: bool,
 }
@@ -191,7 +204,10 @@ impl Default for FetchOptions {
             deadline: DEFAULT_DEADLINE,
             max_body: MAX_DOCUMENT,
             connect_to: None,
+            proxy: None,
             extra_roots: Vec::new(),
+            root_file: None,
+            system_roots: true,
             https: true,
         }
     }
@@ -229,6 +245,9 @@ pub enum FetchError {
     /// Name lookup, TCP or TLS.
     #[error("cannot connect")]
     Connect(#[source] Box<dyn StdError + Send + Sync>),
+    /// The proxy cannot be reached, or opens no tunnel to the host.
+    #[error("the proxy opens no connection to the host")]
+    Proxy(#[source] Box<dyn StdError + Send + Sync>),
     /// The certificate is not one that is trusted for this host: name, date or who signed it.
     #[error("its certificate does not verify")]
     Certificate(#[source] Box<dyn StdError + Send + Sync>),
@@ -265,6 +284,7 @@ impl FetchError {
             Self::Url => "url",
             Self::PlainHttp => "plain_http",
             Self::Connect(_) => "connect",
+            Self::Proxy(_) => "proxy",
             Self::Certificate(_) => "certificate",
             Self::AuthorityAsServer => "certificate_of_authority",
             Self::NotTls(_) => "not_tls",
@@ -275,21 +295,6 @@ impl FetchError {
             Self::Http(_) => "http",
         }
     }
-}
-
-/// Why there is no client.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SetupError {
-    /// An added certificate is not PEM, holds none, or is no certificate.
-    #[error("an added root certificate is not a PEM certificate")]
-    RootCertificate,
-    /// There is nothing to trust.
-    #[error("the system has no root certificates; install them (ca-certificates) or add the issuer's own")]
-    NoRoots,
-    /// The TLS stack refuses its own defaults.
-    #[error("TLS cannot be set up")]
-    Tls(#[source] rustls::Error),
 }
 
 /// Whether `url` may be fetched at all: what [`Fetcher::get`] asks first.
@@ -318,6 +323,10 @@ fn without_tls(uri: Uri) -> Result<Uri, FetchError> {
 }
 
 fn connect_error(error: Box<dyn StdError + Send + Sync>) -> FetchError {
+    let error = match error.downcast::<ProxyFault>() {
+        Ok(fault) => return FetchError::Proxy(fault.0),
+        Err(error) => error,
+    };
     match dial::tls_fault(&*error) {
         Some(TlsFault::NotTls) => FetchError::NotTls(error),
         Some(TlsFault::Certificate) if dial::is_authority_as_server(&*error) => FetchError::AuthorityAsServer,
@@ -359,47 +368,6 @@ fn request(
 }
 
 const USER_AGENT: &str = concat!("oneseal-relying-party/", env!("CARGO_PKG_VERSION"));
-
-fn tls_config(options: &FetchOptions) -> Result<ClientConfig, SetupError> {
-    // Named explicitly: a process-wide default is the application's to choose.
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(SetupError::Tls)?
-        .with_root_certificates(roots(options)?)
-        .with_no_client_auth();
-    Ok(config)
-}
-
-fn roots(options: &FetchOptions) -> Result<RootCertStore, SetupError> {
-    let mut roots = RootCertStore::empty();
-    let is_needed = options.https && !options.is_plaintext();
-    for pem in &options.extra_roots {
-        add_pem(&mut roots, pem)?;
-    }
-    if is_needed {
-        let native = rustls_native_certs::load_native_certs();
-        for error in &native.errors {
-            tracing::debug!(%error, "a system root certificate cannot be read");
-        }
-        // Single unreadable ones are common in system stores, and harmless: they are not trusted.
-        let _ = roots.add_parsable_certificates(native.certs);
-    }
-    if is_needed && roots.is_empty() {
-        return Err(SetupError::NoRoots);
-    }
-    Ok(roots)
-}
-
-fn add_pem(roots: &mut RootCertStore, pem: &str) -> Result<(), SetupError> {
-    let mut found = false;
-    for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
-        let certificate = certificate.map_err(|_| SetupError::RootCertificate)?;
-        roots.add(certificate).map_err(|_| SetupError::RootCertificate)?;
-        found = true;
-    }
-    if found { Ok(()) } else { Err(SetupError::RootCertificate) }
-}
 
 #[cfg(test)]
 mod tests {

@@ -83,6 +83,13 @@ impl Live {
         self.shared.book().state.next_tick(self.shared.clock.boot())
     }
 
+    /// The last good set, if it may still be judged by.
+    pub(crate) fn keys_in_use(&self) -> Option<Arc<KeySet>> {
+        let now = self.shared.clock.boot();
+        let book = self.shared.book();
+        book.state.is_usable(now).then(|| self.keys())?
+    }
+
     /// The last good set.
     pub(crate) fn keys(&self) -> Option<Arc<KeySet>> {
         self.shared.good.load().as_ref().map(|good| Arc::clone(&good.keys))

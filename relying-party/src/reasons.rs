@@ -62,16 +62,27 @@ pub static REASONS: &[Reason] = &[
         "signature",
         "The signature does not verify. The token was altered, or signed by another key under this `kid`.",
     ),
-    token("claim_missing", "A claim that must be there is not: `iss`, `sub`, `aud` or `exp`."),
+    token(
+        "claim_missing",
+        "A claim that must be there is not: `iss`, `sub`, `aud` or `exp`, or one that is required here.",
+    ),
     token("claim_malformed", "A claim has the wrong type, is empty, or is out of all bounds."),
-    token("audience", "`aud` does not hold the audience that was asked for."),
+    token(
+        "audience",
+        "`aud` does not hold the audience that was asked for, or others beside it where it must stand alone.",
+    ),
     token("expired", "`exp` is past by more than the leeway."),
     token("not_yet_valid", "`nbf` is ahead by more than the leeway. Do the clocks agree?"),
     token("issued_in_future", "`iat` is ahead by more than the leeway. Do the clocks agree?"),
     token("lifetime", "It lives longer than is taken here."),
+    token("too_old", "It was issued longer ago than is taken here."),
     keys("url", "The address of a document is no absolute URL without user name and fragment."),
     keys("plain_http", "The address is plain http to another machine. Keys are fetched by https."),
     keys("connect", "Name lookup, TCP or TLS failed; the cause says which."),
+    keys(
+        "proxy",
+        "The proxy cannot be reached, wants a password, or opens no connection to the issuer's host.",
+    ),
     keys(
         "certificate",
         "The certificate does not verify: another host's name, past its date, or signed by nobody who is trusted here.",
@@ -97,6 +108,7 @@ pub static REASONS: &[Reason] = &[
         "not_json",
         "The document is no strict JSON object, such as the HTML page of a proxy or half a body.",
     ),
+    keys("key_source", "What reads the keys by a way of its own could not; the cause says why."),
     keys("issuer_mismatch", "The discovery document names another issuer. They are compared byte for byte."),
     keys("jwks_uri", "The discovery document has no `jwks_uri` that may be fetched."),
     keys("no_keys_member", "The key set has no array `keys`."),
@@ -121,6 +133,7 @@ mod tests {
     use super::*;
     use crate::error::{Document, Invalid, SourceError, Unavailable, VerifyError};
     use crate::fetch::FetchError;
+    use crate::key_source::KeySourceError;
 
     const JSON: JsonError = JsonError::Syntax { line: 1, column: 1 };
 
@@ -129,7 +142,7 @@ mod tests {
         use Invalid::*;
         match Type {
             Jws(_) | Type | Payload(_) | Issuer | UnknownKid | AmbiguousKey | Algorithm | Missing(_)
-            | Malformed(_) | Audience | Expired | NotYetValid | IssuedInFuture | Lifetime => {}
+            | Malformed(_) | Audience | Expired | NotYetValid | IssuedInFuture | Lifetime | TooOld => {}
         }
         vec![
             Type,
@@ -145,6 +158,7 @@ mod tests {
             NotYetValid,
             IssuedInFuture,
             Lifetime,
+            TooOld,
             Jws(JwsError::Signature),
         ]
     }
@@ -155,6 +169,7 @@ mod tests {
             Fetch { .. }
             | Status { .. }
             | Json { .. }
+            | KeySource(_)
             | IssuerMismatch
             | JwksUri
             | NoKeysMember
@@ -165,6 +180,7 @@ mod tests {
         vec![
             Status { document, url, status: 404 },
             Json { document, source: JSON },
+            KeySource(KeySourceError("x".into())),
             IssuerMismatch,
             JwksUri,
             NoKeysMember,
@@ -186,13 +202,14 @@ mod tests {
     async fn fetches() -> Vec<FetchError> {
         use FetchError::*;
         match Url {
-            Url | PlainHttp | Connect(_) | Certificate(_) | AuthorityAsServer | NotTls(_) | Deadline(_)
-            | Redirect(_) | TooLarge(_) | Encoded | Http(_) => {}
+            Url | PlainHttp | Connect(_) | Proxy(_) | Certificate(_) | AuthorityAsServer | NotTls(_)
+            | Deadline(_) | Redirect(_) | TooLarge(_) | Encoded | Http(_) => {}
         }
         vec![
             Url,
             PlainHttp,
             Connect("x".into()),
+            Proxy("x".into()),
             Certificate("x".into()),
             AuthorityAsServer,
             NotTls("x".into()),

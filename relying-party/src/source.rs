@@ -1,6 +1,6 @@
 //! Reads an issuer's keys: one attempt, from where they are to a set that can verify.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,7 +10,8 @@ use oneseal_keystore::{Algorithm, IssuerUrl};
 
 use crate::discovery;
 use crate::error::{Document, SourceError};
-use crate::fetch::{Fetched, Fetcher};
+use crate::fetch::{Fetched, Fetcher, MAX_DOCUMENT};
+use crate::key_source::{KeyDocument, KeySource, KeySourceError};
 use crate::keyset::KeySet;
 
 /// Reads the issuer's keys.
@@ -31,6 +32,8 @@ pub(crate) enum Keys {
     At(Fetcher, String),
     /// Here; it never changes.
     Given(Bytes),
+    /// Where this one finds them, and how long that may take.
+    Read(Arc<dyn KeySource>, Duration),
 }
 
 impl Source {
@@ -50,6 +53,10 @@ impl Source {
     pub(crate) async fn read(&self, now: BootTime) -> Result<Fresh, SourceError> {
         match &self.keys {
             Keys::Given(jwks) => Ok(Fresh { keys: self.key_set(jwks.clone()).await?, max_age: None }),
+            Keys::Read(source, deadline) => {
+                let document = read_apart(&**source, *deadline).await.map_err(SourceError::KeySource)?;
+                Ok(Fresh { keys: self.key_set(document.jwks).await?, max_age: document.max_age })
+            }
             Keys::At(fetcher, jwks_uri) => self.read_from(fetcher, jwks_uri).await,
             Keys::Discovered(fetcher) => {
                 let jwks_uri = self.jwks_uri(fetcher, now).await?;
@@ -111,6 +118,16 @@ pub(crate) async fn document(
         return Err(SourceError::Status { document, url: url(), status: fetched.status.as_u16() });
     }
     Ok(fetched)
+}
+
+/// One read of a source that is not ours, as bounded as a fetch.
+async fn read_apart(source: &dyn KeySource, deadline: Duration) -> Result<KeyDocument, KeySourceError> {
+    let read = tokio::time::timeout(deadline, source.read()).await;
+    let document = read.map_err(|_| KeySourceError(format!("no answer within {deadline:?}").into()))??;
+    if document.jwks.len() > MAX_DOCUMENT {
+        return Err(KeySourceError(format!("the key set is longer than {MAX_DOCUMENT} bytes").into()));
+    }
+    Ok(document)
 }
 
 /// A good set and what is left of the `max-age` it came with.

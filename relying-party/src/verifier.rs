@@ -8,9 +8,10 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use oneseal_coordination::Clock;
 use oneseal_keystore::verify::{UnverifiedJws, VerifyError as JwsError};
 use oneseal_keystore::{Algorithm, IssuerUrl, KeyId};
+use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use crate::builder::Builder;
+use crate::builder::{Builder, Types};
 use crate::claims::{Claims, Expected};
 use crate::error::{Invalid, Unavailable, VerifyError};
 use crate::keyset::Dropped;
@@ -28,6 +29,7 @@ pub struct RelyingParty {
 #[derive(Debug)]
 struct Inner {
     live: Live,
+    types: Types,
     expected: Expected,
     clock: Arc<dyn Clock>,
 }
@@ -38,8 +40,8 @@ impl RelyingParty {
         Builder::new(issuer)
     }
 
-    pub(crate) fn new(live: Live, expected: Expected, clock: Arc<dyn Clock>) -> Self {
-        Self { inner: Arc::new(Inner { live, expected, clock }) }
+    pub(crate) fn new(live: Live, types: Types, expected: Expected, clock: Arc<dyn Clock>) -> Self {
+        Self { inner: Arc::new(Inner { live, types, expected, clock }) }
     }
 
     /// Judges a compact JWS: shape and size, header, `iss`, key, signature, the other claims, in this order and each
@@ -53,16 +55,22 @@ impl RelyingParty {
     /// Dropping the future loses nothing: a fetch that it began goes on for the others.
     pub async fn verify(&self, token: &str) -> Result<VerifiedToken, VerifyError> {
         let inner = &*self.inner;
-        let jws = UnverifiedJws::parse(token)?;
-        if !is_jwt_type(jws.typ()) {
-            return Err(Invalid::Type.into());
-        }
-        inner.expected.peek(&unverified_payload(token)?)?;
+        let (jws, claims) = inner.open(token)?;
         let keys = inner.live.keys_for(&jws).await?;
         let verifier = keys.choose(&jws)?;
-        let payload = jws.verify(verifier)?;
-        let claims = inner.expected.check(&payload, inner.clock.wall())?;
+        jws.verify(verifier)?;
+        // Read from the very segment that was signed.
+        let claims = inner.expected.check(claims, inner.clock.wall())?;
         Ok(VerifiedToken { kid: verifier.kid().clone(), algorithm: verifier.algorithm(), claims })
+    }
+
+    /// Whether a key that is held now has signed this token of our issuer, however it may otherwise be judged. Fetches
+    /// nothing. Where several relying parties trust one issuer's name with keys of different places, such as clusters
+    /// that all call themselves `https://kubernetes.default.svc`, this tells whose token it is before anybody is asked.
+    pub fn holds_key_of(&self, token: &str) -> bool {
+        let Ok((jws, _)) = self.inner.open(token) else { return false };
+        let Some(keys) = self.inner.live.keys_in_use() else { return false };
+        keys.choose(&jws).is_ok_and(|verifier| jws.verify(verifier).is_ok())
     }
 
     /// Fetches the issuer's keys now, or joins a fetch that runs: to warm up before serving, not once per token.
@@ -103,6 +111,18 @@ impl RelyingParty {
     }
 }
 
+impl Inner {
+    /// What can be said of a token without any key.
+    fn open<'a>(&self, token: &'a str) -> Result<(UnverifiedJws<'a>, Map<String, Value>), VerifyError> {
+        let jws = UnverifiedJws::parse(token)?;
+        if !self.types.take(jws.typ()) {
+            return Err(Invalid::Type.into());
+        }
+        let claims = self.expected.peek(&unverified_payload(token)?)?;
+        Ok((jws, claims))
+    }
+}
+
 /// A token that was accepted.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -113,13 +133,6 @@ pub struct VerifiedToken {
     pub algorithm: Algorithm,
     /// What it claims.
     pub claims: Claims,
-}
-
-/// RFC 7519 section 5.1: media types compare without case, and `application/` may be left out (RFC 7515 section
-/// 4.1.9). A token of another kind, such as `at+jwt` or `secevent+jwt`, must not pass for an ID token (RFC 8725
-/// section 3.11).
-fn is_jwt_type(typ: Option<&str>) -> bool {
-    typ.is_none_or(|typ| ["jwt", "application/jwt"].iter().any(|jwt| typ.eq_ignore_ascii_case(jwt)))
 }
 
 /// The middle segment, before anybody vouches for it.

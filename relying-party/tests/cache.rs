@@ -3,13 +3,16 @@
 
 mod support;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use oneseal_relying_party::RelyingParty;
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use oneseal_relying_party::{AudienceForm, KeyDocument, KeySource, KeySourceError, RelyingParty};
 use oneseal_testing::FixedClock;
 use support::{
-    Answer, DISCOVERY, FakeIssuer, ISSUER, JWKS, clock, discovery, jwks_of, token, vectors, with_kid,
+    AUDIENCE, Answer, DISCOVERY, FakeIssuer, ISSUER, JWKS, clock, discovery, issuer_url, jwks_of, token,
+    vectors, with_kid,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -315,4 +318,118 @@ async fn max_age_brings_the_refresh_forward() {
     clock.advance(SECOND);
     relying_party.verify(&token("ok-es256")).await.unwrap();
     issuer.until_seen(JWKS, 2).await;
+}
+
+/// Keys by another way than HTTP: what was put there, as often as it is read.
+#[derive(Debug, Default)]
+struct Drawer {
+    answers: Mutex<Vec<Drawn>>,
+    reads: Mutex<usize>,
+}
+
+#[derive(Clone, Debug)]
+enum Drawn {
+    Set(String),
+    Fails,
+    Panics,
+    Hangs,
+}
+
+impl KeySource for Drawer {
+    fn read(&self) -> BoxFuture<'_, Result<KeyDocument, KeySourceError>> {
+        Box::pin(async {
+            *self.reads.lock().unwrap() += 1;
+            let drawn = self.answers.lock().unwrap().pop().unwrap();
+            match drawn {
+                Drawn::Set(jwks) => {
+                    Ok(KeyDocument { jwks: Bytes::from(jwks), max_age: Some(Duration::from_secs(40)) })
+                }
+                Drawn::Fails => Err(KeySourceError("the drawer is locked".into())),
+                Drawn::Panics => panic!("the drawer fell"),
+                Drawn::Hangs => std::future::pending().await,
+            }
+        })
+    }
+}
+
+#[tokio::test]
+async fn keys_that_the_caller_reads_are_judged_and_kept_as_fetched_ones_are() {
+    let (drawer, clock) = (Arc::new(Drawer::default()), clock());
+    let builder =
+        RelyingParty::builder(issuer_url(ISSUER)).audience(AUDIENCE).clock(Arc::clone(&clock) as Arc<_>);
+    let builder = builder.leeway(Duration::from_secs(600)).fetch_deadline(Duration::from_millis(50));
+    let relying_party = builder.keys_from(Arc::clone(&drawer) as Arc<_>).build().unwrap();
+    let put = |drawn: Drawn| drawer.answers.lock().unwrap().push(drawn);
+    put(Drawn::Fails);
+    let error = relying_party.verify(&token("ok-es256")).await.unwrap_err();
+    assert_eq!((error.reason(), error.is_unavailable()), ("key_source", true));
+    clock.advance(SECOND);
+    put(Drawn::Set(jwks_of(&["ec1"])));
+    relying_party.verify(&token("ok-es256")).await.unwrap();
+    // Its max-age counts, and each failure leaves the set in use.
+    clock.advance(SECOND * 39);
+    relying_party.verify(&token("ok-es256")).await.unwrap();
+    assert_eq!(*drawer.reads.lock().unwrap(), 2);
+    for (drawn, reason) in [
+        (Drawn::Fails, "key_source"),
+        (Drawn::Hangs, "key_source"),
+        (Drawn::Panics, "interrupted"),
+        (Drawn::Set("{}".to_owned()), "no_keys_member"),
+        (Drawn::Set(r#"{"keys":[]}"#.to_owned()), "no_usable_key"),
+        (Drawn::Set(" ".repeat(256 * 1024 + 1)), "key_source"),
+    ] {
+        put(drawn.clone());
+        assert_eq!(relying_party.refresh().await.unwrap_err().reason(), reason, "{drawn:?}");
+        relying_party.verify(&token("ok-es256")).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn whose_key_signed_a_token_is_told_without_a_fetch() {
+    let (issuer, clock) = (FakeIssuer::good().await, clock());
+    let keys = |kids: &[&str]| {
+        let builder =
+            RelyingParty::builder(issuer_url(ISSUER)).audience(AUDIENCE).clock(Arc::clone(&clock) as Arc<_>);
+        builder.jwks(jwks_of(kids)).build().unwrap()
+    };
+    // Two places that call themselves by one name, and a third with another key under the first one's kid.
+    let (a, b) = (keys(&["ec1"]), keys(&["ed1"]));
+    let liar = RelyingParty::builder(issuer_url(ISSUER)).audience(AUDIENCE);
+    let liar = liar.jwks(jwks_of(&["ed1"]).replace("\"ed1\"", "\"ec1\"")).build().unwrap();
+    let cold = issuer.relying_party(&clock).build().unwrap();
+    assert!(!a.holds_key_of(&token("ok-es256")), "nothing is held before the first read");
+    for relying_party in [&a, &b, &liar] {
+        relying_party.refresh().await.unwrap();
+    }
+    assert!(a.holds_key_of(&token("ok-es256")) && !a.holds_key_of(&token("ok-eddsa")));
+    assert!(b.holds_key_of(&token("ok-eddsa")) && !b.holds_key_of(&token("ok-es256")));
+    assert!(!liar.holds_key_of(&token("ok-es256")));
+    // It says who signed, and nothing else of the token.
+    assert!(a.holds_key_of(&token("exp-just-past-leeway")));
+    for other in ["iss-trailing-slash", "kid-unknown", "sig-r0", "five-parts-jwe-shape"] {
+        assert!(!a.holds_key_of(&token(other)), "{other}");
+    }
+    assert!(!cold.holds_key_of(&token("ok-es256")));
+    assert_eq!(issuer.seen(), []);
+}
+
+#[tokio::test]
+async fn what_else_is_asked_of_a_token_is_asked() {
+    let issuer = FakeIssuer::good().await;
+    let relying_party = |change: fn(oneseal_relying_party::Builder) -> oneseal_relying_party::Builder| {
+        change(issuer.relying_party(&clock())).build().unwrap()
+    };
+    let good = token("ok-es256");
+    for (change, wanted) in [
+        ((|b| b.types(["at+jwt"])) as fn(oneseal_relying_party::Builder) -> _, "type"),
+        (|b| b.sole_audience(AudienceForm::OnlyString).audience("x"), "audience"),
+        (|b| b.require(["no-such-claim"]), "claim_missing"),
+        (|b| b.max_age(Duration::ZERO).leeway(Duration::ZERO), "too_old"),
+    ] {
+        assert_eq!(reason(&relying_party(change), &good).await, wanted);
+    }
+    relying_party(|b| b.types(["JWT"]).require(["iat"]).sole_audience(AudienceForm::OnlyString))
+        .verify(&good)
+        .await
+        .unwrap();
 }

@@ -3,10 +3,12 @@
 
 mod support;
 
+use std::path::Path;
 use std::time::Duration;
 
 use oneseal_relying_party::RelyingParty;
-use oneseal_relying_party::fetch::{ConnectTo, FetchError, FetchOptions, Fetcher};
+use oneseal_relying_party::fetch::{ConnectTo, FetchError, FetchOptions, Fetcher, SetupError};
+use support::proxy::ConnectProxy;
 use support::{
     AUDIENCE, Answer, DISCOVERY, FakeIssuer, ISSUER, JWKS, Seen, clock, discovery, issuer_url, jwks_of,
     token, vectors,
@@ -106,4 +108,106 @@ async fn a_loopback_issuer_may_be_plain_http() {
     relying_party.refresh().await.unwrap();
     assert_eq!(relying_party.held_kids().len(), 1);
     assert_eq!(relying_party.verify(&token("ok-es256")).await.unwrap_err().reason(), "issuer");
+}
+
+#[tokio::test]
+async fn a_proxy_opens_the_way_and_sees_no_path() {
+    let issuer = FakeIssuer::good().await;
+    let proxy = ConnectProxy::start(issuer.address(), 200).await;
+    let builder = RelyingParty::builder(issuer_url(ISSUER)).audience(AUDIENCE).clock(clock());
+    let builder = builder.add_root_certificate(issuer.certificate()).proxy(proxy.url());
+    builder.build().unwrap().verify(&token("ok-es256")).await.unwrap();
+    let asked = proxy.asked();
+    assert_eq!(asked.len(), 2);
+    for head in asked {
+        let mut lines = head.lines();
+        assert_eq!(lines.next(), Some("CONNECT issuer.example:443 HTTP/1.1"));
+        assert!(!head.contains("tenant") && !head.contains("oneseal"), "{head}");
+    }
+    let host = "issuer.example".to_owned();
+    assert_eq!(
+        issuer.seen(),
+        [DISCOVERY, JWKS].map(|path| Seen { path: path.to_owned(), host: host.clone() })
+    );
+}
+
+#[tokio::test]
+async fn a_proxy_that_opens_nothing_is_named_and_whom_it_leads_to_is_still_asked_for_his_certificate() {
+    let (issuer, other) = (FakeIssuer::good().await, FakeIssuer::good().await);
+    let through = |proxy: String| {
+        let builder = RelyingParty::builder(issuer_url(ISSUER)).audience(AUDIENCE).clock(clock());
+        builder.add_root_certificate(issuer.certificate()).proxy(proxy).build().unwrap()
+    };
+    for status in [403, 407, 502] {
+        let proxy = ConnectProxy::start(issuer.address(), status).await;
+        assert_eq!(through(proxy.url()).refresh().await.unwrap_err().reason(), "proxy", "{status}");
+    }
+    let gone = ConnectProxy::start(issuer.address(), 200).await.url();
+    assert_eq!(through(gone).refresh().await.unwrap_err().reason(), "proxy");
+    assert_eq!(issuer.seen(), []);
+
+    let astray = ConnectProxy::start(other.address(), 200).await;
+    assert_eq!(through(astray.url()).refresh().await.unwrap_err().reason(), "certificate");
+    assert_eq!(other.seen(), []);
+}
+
+#[tokio::test]
+async fn loopback_in_plain_http_is_reached_past_the_proxy() {
+    let server = FakeIssuer::http().await;
+    server.answer("/", Answer::ok("here"));
+    let proxy = ConnectProxy::start(server.address(), 200).await;
+    let fetcher = fetcher(|options| options.proxy = Some(proxy.url()));
+    assert_eq!(fetcher.get(&server.url("/")).await.unwrap().body, "here");
+    assert_eq!(proxy.asked(), [] as [String; 0]);
+}
+
+/// As kubelet does it: a new directory, and a link that is renamed over the old one.
+fn swap(mount: &Path, generation: u32, pem: Option<&str>) {
+    let version = format!("..{generation}");
+    std::fs::create_dir(mount.join(&version)).unwrap();
+    if let Some(pem) = pem {
+        std::fs::write(mount.join(&version).join("ca.crt"), pem).unwrap();
+    }
+    std::os::unix::fs::symlink(&version, mount.join("..data_tmp")).unwrap();
+    std::fs::rename(mount.join("..data_tmp"), mount.join("..data")).unwrap();
+}
+
+#[tokio::test]
+async fn a_file_of_roots_is_followed_and_what_is_none_changes_nothing() {
+    let (issuer, other) = (FakeIssuer::good().await, FakeIssuer::good().await);
+    let mount = tempfile::tempdir().unwrap();
+    swap(mount.path(), 0, Some(other.certificate()));
+    let builder = RelyingParty::builder(issuer_url(ISSUER)).audience(AUDIENCE).clock(clock());
+    let builder = builder.connect_to(issuer.address()).only_these_roots();
+    let relying_party = builder.root_certificate_file(mount.path().join("..data/ca.crt")).build().unwrap();
+    let reason = async || relying_party.refresh().await.map_err(|error| error.reason());
+    assert_eq!(reason().await, Err("certificate"));
+
+    let both = format!("{}{}", other.certificate(), issuer.certificate());
+    let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    let huge = both.repeat(2_000);
+    let trusted = [Some(both.as_str()), Some(""), Some("no pem"), Some(broken), Some(&huge), None];
+    for (generation, pem) in trusted.into_iter().enumerate() {
+        swap(mount.path(), 1 + generation as u32, pem);
+        assert_eq!(reason().await, Ok(()), "{generation}");
+    }
+    // Nor does a session of before outlive the trust that it began with.
+    swap(mount.path(), 9, Some(other.certificate()));
+    assert_eq!(reason().await, Err("certificate"));
+    swap(mount.path(), 10, Some(issuer.certificate()));
+    assert_eq!(reason().await, Ok(()));
+}
+
+#[test]
+fn roots_that_cannot_be_read_at_the_start_are_refused_with_their_place() {
+    let place = tempfile::tempdir().unwrap();
+    std::fs::write(place.path().join("empty"), "").unwrap();
+    std::fs::write(place.path().join("huge"), vec![b' '; 1024 * 1024 + 1]).unwrap();
+    for name in ["absent", "empty", "huge", "."] {
+        let mut options = FetchOptions::default();
+        options.root_file = Some(place.path().join(name));
+        let refused = Fetcher::new(&options).unwrap_err();
+        assert!(matches!(refused, SetupError::RootFile { .. }), "{name}: {refused:?}");
+        assert!(refused.to_string().contains(&place.path().join(name).display().to_string()), "{refused}");
+    }
 }

@@ -1,0 +1,61 @@
+//! An HTTP proxy that opens tunnels (CONNECT, RFC 9110 section 9.3.6) and notes what it is asked.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+/// Ends with its value.
+pub(crate) struct ConnectProxy {
+    address: SocketAddr,
+    asked: Arc<Mutex<Vec<String>>>,
+    _tasks: JoinSet<()>,
+}
+
+impl ConnectProxy {
+    /// Resolves every name to `target`; answers `status` in place of a tunnel if it is not 200.
+    pub(crate) async fn start(target: SocketAddr, status: u16) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let asked = Arc::<Mutex<Vec<String>>>::default();
+        let mut tasks = JoinSet::new();
+        let notes = Arc::clone(&asked);
+        tasks.spawn(async move {
+            let mut tunnels = JoinSet::new();
+            loop {
+                let (client, _) = listener.accept().await.unwrap();
+                tunnels.spawn(serve(client, target, status, Arc::clone(&notes)));
+            }
+        });
+        Self { address, asked, _tasks: tasks }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// All that was sent to it in the clear, request by request.
+    pub(crate) fn asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+async fn serve(client: TcpStream, target: SocketAddr, status: u16, notes: Arc<Mutex<Vec<String>>>) {
+    let mut client = BufReader::new(client);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert_ne!(client.read_line(&mut head).await.unwrap(), 0, "half a request: {head}");
+    }
+    notes.lock().unwrap().push(head);
+    client.write_all(format!("HTTP/1.1 {status} Said\r\n\r\n").as_bytes()).await.unwrap();
+    if status != 200 {
+        // What is read no more would reset the connection, and the answer with it.
+        drop(client.read_to_end(&mut Vec::new()).await);
+        return;
+    }
+    let mut server = TcpStream::connect(target).await.unwrap();
+    // Either side hangs up when it has what it wants.
+    drop(tokio::io::copy_bidirectional(&mut client, &mut server).await);
+}
