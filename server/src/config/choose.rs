@@ -9,6 +9,7 @@ use oneseal_relying_party::fetch::{FetchOptions, Fetcher};
 use tracing_subscriber::EnvFilter;
 
 use super::admin;
+use super::assertion_issuer;
 use super::belongs::{self, Belongs, PROVIDER, needed_by};
 use super::database;
 use super::disk;
@@ -16,6 +17,7 @@ use super::environment::{LOG, WORKERS};
 use super::explain::Effective;
 use super::hint;
 use super::kek;
+use super::list::Lists;
 use super::origin::Rank;
 use super::sources::Gathered;
 use super::times;
@@ -53,6 +55,7 @@ pub(super) struct Chosen {
 pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
     let Gathered {
         mut values,
+        mut lists,
         mut findings,
         ignored,
         log,
@@ -94,6 +97,9 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
         let message = "a key that is read once, from a variable or from here, lags behind nothing";
         findings.push(&codes::NO_EFFECT, values.place("provider.max_lag"), message);
     }
+    let effective = effective(&values, &lists, issuer.as_ref());
+    let assertion_issuers =
+        assertion_issuer::choose(lists.take("assertion_issuer"), issuer.as_ref(), &mut findings);
     let settings = Settings {
         algorithms: algorithms(&values),
         self_check,
@@ -121,20 +127,24 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
         admin,
         rotation,
         log_filter,
-        effective: match (values.find("ring.fleet"), &issuer) {
-            (None, Some(issuer)) => {
-                let fleet = fleet_of_ring(&values).unwrap_or_else(|| fleet_of(issuer));
-                Effective::of(&values).with(
-                    "ring.fleet",
-                    fleet,
-                    "made from the provider's or the issuer's URL",
-                )
-            }
-            _ => Effective::of(&values),
-        },
+        assertion_issuers,
+        lists,
+        effective,
     };
     let provider = provider.filter(|_| is_provider_good);
     (Chosen { issuer, provider, unlocking, settings }, findings)
+}
+
+/// All that holds, with the fleet's name where that is made of something else.
+fn effective(values: &Values, lists: &Lists, issuer: Option<&IssuerUrl>) -> Effective {
+    let effective = Effective::of(values, lists);
+    match (values.find("ring.fleet"), issuer) {
+        (None, Some(issuer)) => {
+            let fleet = fleet_of_ring(values).unwrap_or_else(|| fleet_of(issuer));
+            effective.with("ring.fleet", fleet, "made from the provider's or the issuer's URL")
+        }
+        _ => effective,
+    }
 }
 
 /// The fleet's name where none is configured: the issuer's host, a port that is not the scheme's, and path, in the letters

@@ -4,7 +4,7 @@
 //! default behind a `#`. A `#` with a space begins prose, one without a space begins a key: so a test can take all of
 //! the latter away and see that nothing changes.
 
-use super::table::{Default, Key, SECTIONS};
+use super::table::{self, Default, Key, List, SECTIONS};
 
 /// The file, whole.
 pub(crate) fn commented() -> String {
@@ -18,7 +18,42 @@ pub(crate) fn commented() -> String {
             key_lines(&mut text, key);
         }
     }
+    for list in table::lists() {
+        text.push('\n');
+        list_lines(&mut text, list);
+    }
     text
+}
+
+/// One table as an example. Its required keys are in it; the others stand behind a second `#`.
+fn list_lines(text: &mut String, list: &List) {
+    prose(
+        text,
+        &format!(
+            "{} There may be any number of these; none is there unless it is written. For example:",
+            list.doc
+        ),
+    );
+    text.push_str(&format!("#   [[{}]]\n", list.name));
+    for key in list.keys {
+        let (name, example) = (key.name(), key.example.toml());
+        text.push_str("#\n");
+        let line = match key.default {
+            Default::Required(why) => {
+                prose(text, &format!("{} Required: {why}.", key.doc));
+                format!("{name} = {example}")
+            }
+            Default::Value(literal, why) => {
+                prose(text, &format!("{} Why this default: {why}.", key.doc));
+                format!("#{name} = {}", literal.toml())
+            }
+            Default::Unset(what) => {
+                prose(text, &format!("{} No default: {what}.", key.doc));
+                format!("#{name} = {example}")
+            }
+        };
+        text.push_str(&format!("#   {line}\n"));
+    }
 }
 
 fn key_lines(text: &mut String, key: &Key) {
@@ -34,7 +69,7 @@ fn key_lines(text: &mut String, key: &Key) {
             prose(text, &format!("{} No default: {what}.", key.doc));
             text.push_str(&format!("{name} = {example}\n"));
         }
-        Default::Unset(what) => {
+        Default::Unset(what) | Default::Required(what) => {
             prose(text, &format!("{} No default: {what}. For example:", key.doc));
             text.push_str(&format!("#   {name} = {example}\n"));
         }

@@ -1,12 +1,15 @@
 //! `docs/configuration.md`, written and compared by a test: the binary has no use for it.
 
-use super::table::{Default, Key, LATER, SECTIONS, Section};
+use super::table::{self, Default, Key, LATER, List, SECTIONS, Section};
 
 /// The page, whole.
 pub(crate) fn docs() -> String {
     let mut text = HEAD.to_owned();
     for section in SECTIONS {
         text.push_str(&of_section(section));
+    }
+    for list in table::lists() {
+        text.push_str(&of_list(list));
     }
     text.push_str(LATER_HEAD);
     let later: Vec<_> = LATER.iter().map(|path| format!("`{path}`")).collect();
@@ -15,17 +18,23 @@ pub(crate) fn docs() -> String {
 }
 
 fn of_section(section: &Section) -> String {
-    let rows: String = section.keys.iter().map(of_key).collect();
-    format!(
-        "\n## `[{}]`\n{}\n\n| key | takes | default | what it does |\n|---|---|---|---|\n{rows}",
-        section.name, section.doc
-    )
+    of_keys(&format!("[{}]", section.name), section.doc, section.keys)
+}
+
+fn of_list(list: &List) -> String {
+    of_keys(&format!("[[{}]]", list.name), list.doc, list.keys)
+}
+
+fn of_keys(name: &str, doc: &str, keys: &[Key]) -> String {
+    let rows: String = keys.iter().map(of_key).collect();
+    format!("\n## `{name}`\n{doc}\n\n| key | takes | default | what it does |\n|---|---|---|---|\n{rows}")
 }
 
 fn of_key(key: &Key) -> String {
     let default = match key.default {
         Default::Value(literal, why) => format!("`{}`: {why}", literal.toml()),
         Default::Unset(what) => format!("none: {what}"),
+        Default::Required(why) => format!("required: {why}"),
     };
     let secret = if key.is_secret() { " (secret)" } else { "" };
     let cells =
@@ -49,6 +58,8 @@ secrets masked. All mistakes of this page exit with 78.
 - **Variables.** `ONESEAL__SECTION__KEY`, two underscores each time, capital letters only: `ONESEAL__ISSUER__URL` is
   `url` of `[issuer]`. Values are written without quotes, lists with commas (`RS256,ES256`) or as TOML in brackets.
   A variable that is set and empty is an empty value, not an absent one.
+- **Lists.** Tables of which there may be several, such as `[[admin.tokens]]`, stand in the file with two brackets each. A
+  mistake in one is told with the list, the number of the table and the line.
 - **Secrets.** A secret can be read from a file that `ONESEAL__SECTION__KEY_FILE` names; one line break at its end is
   dropped.
 - **Durations** have a unit: `ms`, `s`, `m`, `h` or `d`, also several: `\"1h 30m\"`.

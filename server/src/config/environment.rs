@@ -124,6 +124,11 @@ impl Environment {
             format!("variable names have capital letters only: {upper}")
         } else if SECTIONS.iter().any(|section| section.name == path) {
             format!("it is a table; its keys are set one by one, {upper}__KEY")
+        } else if let Some(list) = table::list(path.split('.').next().unwrap_or(&path)) {
+            format!(
+                "there may be several tables [[{}]], so no variable sets them; write them into the file",
+                list.name
+            )
         } else {
             match near(&path) {
                 Some(key) => format!("unknown key; did you mean {}?", key.variable()),

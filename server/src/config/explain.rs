@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::list::{Item, Lists};
 use super::table;
 use super::values::Values;
 
@@ -20,13 +21,18 @@ struct Row {
 }
 
 impl Effective {
-    /// What these values say.
-    pub(super) fn of(values: &Values) -> Self {
+    /// What these values and lists say.
+    pub(super) fn of(values: &Values, lists: &Lists) -> Self {
         let rows = table::keys().filter_map(|key| {
             let set = values.find(key.path)?;
             Some(Row { key: key.path, value: set.value.shown(), from: set.origin.to_string() })
         });
-        Self(rows.collect())
+        let lists = table::lists().filter_map(|list| {
+            let items = lists.of(list.name);
+            let from = items.first()?.origin().to_string();
+            Some(Row { key: list.name, value: items.iter().map(Item::shown).collect(), from })
+        });
+        Self(rows.chain(lists).collect())
     }
 
     /// With what holds where nothing is said and the table has no default, since it is made from other settings.

@@ -8,8 +8,9 @@ use toml::de::{DeTable, DeValue};
 
 use super::codes;
 use super::hint;
+use super::list::{self, Lists, Source};
 use super::origin::Origin;
-use super::table::{self, Key, SECTIONS};
+use super::table::{self, Key, List, SECTIONS};
 use super::value::{self, Fault, Value};
 
 /// One value that a source gives.
@@ -28,6 +29,8 @@ pub(crate) struct Entry {
 pub(crate) struct Parsed {
     /// Its values.
     pub(crate) entries: Vec<Entry>,
+    /// The tables of its lists.
+    pub(crate) lists: Lists,
     /// Its mistakes, apart from those of single values.
     pub(crate) findings: Findings,
     /// Whether it is TOML: if not, nothing is known of what it was meant to say.
@@ -38,19 +41,21 @@ pub(crate) struct Parsed {
 pub(crate) fn parse(text: &str, name: &str) -> Parsed {
     let lines = Lines::new(text);
     let (document, errors) = DeTable::parse_recoverable(text);
-    let mut walk = Walk { name, lines: &lines, entries: Vec::new(), findings: Findings::new() };
+    let mut walk =
+        Walk { name, lines: &lines, entries: Vec::new(), lists: Lists::default(), findings: Findings::new() };
     if errors.is_empty() {
         walk.document(document.get_ref());
     } else {
         walk.syntax(&errors, text);
     }
-    Parsed { entries: walk.entries, findings: walk.findings, is_toml: errors.is_empty() }
+    Parsed { entries: walk.entries, lists: walk.lists, findings: walk.findings, is_toml: errors.is_empty() }
 }
 
 struct Walk<'a> {
     name: &'a str,
     lines: &'a Lines,
     entries: Vec<Entry>,
+    lists: Lists,
     findings: Findings,
 }
 
@@ -73,6 +78,9 @@ impl Walk<'_> {
             let name = name.get_ref().as_ref();
             let section = SECTIONS.iter().find(|section| section.name == name);
             let more = match (section, value.get_ref()) {
+                (None, value) if table::list(name).is_some() => {
+                    table::list(name).is_none_or(|list| self.list(list, value, line))
+                }
                 (Some(section), DeValue::Table(table)) => self.section(section.name, table),
                 (Some(_), _) => {
                     let message = format!("it is a table: write [{name}] once, and its keys below");
@@ -106,6 +114,16 @@ impl Walk<'_> {
         })
     }
 
+    fn list(&mut self, list: &'static List, value: &DeValue<'_>, line: usize) -> bool {
+        let DeValue::Array(items) = value else {
+            let message = format!("there may be several of it: write [[{0}]], with two brackets", list.name);
+            return self.report(&codes::BAD_VALUE, self.place(list.name, line), message);
+        };
+        let (items, mistakes) = list::read(list, items, &Source { name: self.name, lines: self.lines });
+        self.lists.add(list, items);
+        mistakes.into_iter().all(|mistake| self.report(mistake.code, mistake.place, mistake.message))
+    }
+
     fn unknown_table(&mut self, section: &str, table: &DeTable<'_>) -> bool {
         table.keys().all(|name| {
             let line = self.lines.line(name.span().start);
@@ -121,10 +139,13 @@ impl Walk<'_> {
         }
         let near = hint::nearest_key(path, table::keys().map(|key| key.path));
         let section = hint::nearest(path, SECTIONS.iter().map(|section| section.name));
-        let message = match (near, section) {
-            (Some(key), _) => format!("unknown key; did you mean `{key}`?"),
-            (None, Some(section)) => format!("unknown table; did you mean [{section}]?"),
-            (None, None) => "unknown key".to_owned(),
+        let list =
+            hint::nearest(path.split('.').next().unwrap_or(path), table::lists().map(|list| list.name));
+        let message = match (near, section, list) {
+            (_, _, Some(list)) => format!("unknown table; did you mean [[{list}]]?"),
+            (Some(key), _, _) => format!("unknown key; did you mean `{key}`?"),
+            (None, Some(section), _) => format!("unknown table; did you mean [{section}]?"),
+            (None, None, None) => "unknown key".to_owned(),
         };
         self.report(&codes::UNKNOWN_KEY, place, message)
     }
@@ -157,25 +178,30 @@ fn known_name_at(text: &str, at: usize) -> Option<String> {
     let line = text[start..].lines().next()?;
     let name = line.split('=').next()?.trim();
     if let Some(table) = name.strip_prefix('[').and_then(|name| name.split(']').next()) {
+        if let Some(list) = table.strip_prefix('[') {
+            let known = table::list(list.trim())?;
+            return Some(format!("a table [[{}]]", known.name));
+        }
         let known = SECTIONS.iter().find(|section| section.name == table.trim())?;
         return Some(format!("the table [{}]", known.name));
     }
     table::keys()
+        .chain(table::lists().flat_map(|list| list.keys))
         .map(|key| if name.contains('.') { key.path } else { key.name() })
         .find(|known| *known == name)
         .map(|key| format!("the key `{key}`"))
 }
 
 /// Where lines begin, so that a file of many mistakes is not counted through for each.
-struct Lines(Vec<usize>);
+pub(super) struct Lines(Vec<usize>);
 
 impl Lines {
-    fn new(text: &str) -> Self {
+    pub(super) fn new(text: &str) -> Self {
         Self(std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect())
     }
 
     /// The line of a byte, from 1.
-    fn line(&self, at: usize) -> usize {
+    pub(super) fn line(&self, at: usize) -> usize {
         self.0.partition_point(|start| *start <= at).max(1)
     }
 

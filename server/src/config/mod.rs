@@ -9,10 +9,12 @@
 
 mod admin;
 pub(crate) mod admin_tokens;
+mod assertion_issuer;
 mod belongs;
 mod choose;
 mod codes;
 mod commented;
+mod compound;
 mod database;
 pub(crate) mod disk;
 #[cfg(test)]
@@ -22,6 +24,7 @@ mod explain;
 mod file;
 mod hint;
 mod kek;
+mod list;
 mod origin;
 mod schema;
 mod service_link;
@@ -32,6 +35,7 @@ mod table;
 mod tests;
 mod times;
 mod tls;
+mod url;
 mod value;
 mod values;
 
@@ -46,11 +50,13 @@ use oneseal_providers::SecretProvider;
 use secrecy::SecretString;
 
 pub(crate) use admin_tokens::AdminToken;
+pub(crate) use assertion_issuer::AssertionIssuerChoice;
 pub(crate) use codes::CODES;
 pub(crate) use commented::commented;
 #[cfg(test)]
 pub(crate) use docs::docs;
 pub(crate) use explain::Effective;
+pub(crate) use list::Lists;
 pub(crate) use schema::schema;
 pub(crate) use sources::Sources;
 pub(crate) use table::provider_kinds;
@@ -180,6 +186,12 @@ pub(crate) struct Settings {
     pub(crate) admin: Admin,
     /// Times of the fleet, consistent with each other.
     pub(crate) rotation: Rotation,
+    /// `[[assertion_issuer]]`.
+    #[expect(dead_code, reason = "the list is not available in this version")]
+    pub(crate) assertion_issuers: Vec<AssertionIssuerChoice>,
+    /// The tables of the lists that nothing has been made of.
+    #[expect(dead_code, reason = "the lists are not available in this version")]
+    pub(crate) lists: Lists,
     /// `ONESEAL_LOG`: a filter that is known to parse.
     pub(crate) log_filter: Option<String>,
     /// Every value with its origin, secrets masked.

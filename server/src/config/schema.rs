@@ -1,14 +1,15 @@
 //! The JSON Schema of the file (draft 2020-12), for editors: `oneseal config schema`.
 //!
 //! It takes what the parser takes of each key by itself; what keys must be to each other only the parser knows.
-//! Nothing is `required`, since a variable may give what the file leaves out.
+//! Nothing of a table is `required`, since a variable may give what the file leaves out; of a list no variable can.
 
 use serde::Serialize;
 use serde::ser::Serializer;
 use serde_json::{Value, json};
 
 use super::admin_tokens;
-use super::table::{Default, Key, Kind, SECTIONS, Section};
+use super::compound;
+use super::table::{self, Default, Key, Kind, List, SECTIONS, Section};
 use super::value::{DURATION_UNITS, MAX_AUDIENCE, MAX_HOST, MAX_LINE, MAX_NAME, MAX_SOCKET_PATH};
 use crate::admin_token::Scope;
 
@@ -19,7 +20,8 @@ pub(crate) fn schema() -> String {
         title: Some("oneseal.toml"),
         description: "Configuration of oneseal.".to_owned(),
         kind: "object",
-        properties: Ordered(SECTIONS.iter().map(|section| (section.name, of_section(section))).collect()),
+        properties: Ordered(SECTIONS.iter().map(of_section).chain(table::lists().map(of_list)).collect()),
+        required: Vec::new(),
         additional_properties: false,
     };
     let mut text = serde_json::to_string_pretty(&root).unwrap_or_else(|error| unreachable!("{error}"));
@@ -27,13 +29,25 @@ pub(crate) fn schema() -> String {
     text
 }
 
-fn of_section(section: &Section) -> Object<Property> {
+fn of_section(section: &Section) -> (&'static str, Member) {
+    (section.name, Member::Table(of_keys(section.doc, section.keys)))
+}
+
+fn of_list(list: &List) -> (&'static str, Member) {
+    let items = of_keys(&format!("One of [[{}]].", list.name), list.keys);
+    (list.name, Member::List { description: list.doc, kind: "array", items })
+}
+
+/// `required` names what no variable can give instead.
+fn of_keys(doc: &str, keys: &'static [Key]) -> Object<Property> {
+    let required = keys.iter().filter(|key| matches!(key.default, Default::Required(_)));
     Object {
         schema: None,
         title: None,
-        description: section.doc.to_owned(),
+        description: doc.to_owned(),
         kind: "object",
-        properties: Ordered(section.keys.iter().map(|key| (key.name(), of_key(key))).collect()),
+        properties: Ordered(keys.iter().map(|key| (key.name(), of_key(key))).collect()),
+        required: required.map(Key::name).collect(),
         additional_properties: false,
     }
 }
@@ -44,6 +58,7 @@ fn of_key(key: &Key) -> Property {
             (Some(literal.json()), format!("Default: {}. Why: {why}.", literal.toml()))
         }
         Default::Unset(what) => (None, format!("No default: {what}.")),
+        Default::Required(why) => (None, format!("Required: {why}.")),
     };
     Property {
         description: format!("{} {words}", key.doc),
@@ -104,9 +119,7 @@ fn constraints(kind: Kind) -> Value {
             json!({ "type": "string", "pattern": "^(|none|.*/.*)$", "maxLength": MAX_SOCKET_PATH })
         }
         Kind::Algorithms => {
-            let names = oneseal_keystore::Algorithm::ALL.map(|algorithm| algorithm.as_str());
-            let names: Vec<_> = names.into_iter().chain(["Ed25519"]).collect();
-            json!({ "type": "array", "items": { "enum": names }, "minItems": 1, "uniqueItems": true })
+            json!({ "type": "array", "items": { "enum": algorithm_names() }, "minItems": 1, "uniqueItems": true })
         }
         Kind::Audiences => json!({
             "type": "array",
@@ -123,6 +136,23 @@ fn constraints(kind: Kind) -> Value {
             "items": { "type": "string", "pattern": "^[A-Za-z0-9._:-]+$", "maxLength": MAX_HOST },
             "uniqueItems": true
         }),
+        Kind::Networks => json!({
+            "type": "array",
+            "items": { "type": "string", "pattern": "^[0-9A-Fa-f.:]+(/[0-9]{1,3})?$" },
+            "uniqueItems": true
+        }),
+        Kind::Algorithm => json!({ "enum": algorithm_names() }),
+        Kind::KeysUrl => json!({ "type": "string", "pattern": "^https?://[^#@]+$", "maxLength": MAX_LINE }),
+        Kind::ProxyUrl => json!({ "type": "string", "pattern": "^http://[^/#@]+/?$" }),
+        Kind::Name => name(),
+        Kind::Names => one_or_several(&name()),
+        Kind::Matches => one_or_several(&one_of(&[json!({ "type": "string" }), prefix()])),
+        Kind::Conditions => {
+            let scalar = json!({ "type": ["string", "number", "boolean"] });
+            json!({ "type": "object", "additionalProperties": one_or_several(&one_of(&[scalar, prefix()])) })
+        }
+        Kind::Claims => json!({ "type": "object" }),
+        Kind::Texts => json!({ "type": "object", "additionalProperties": { "type": "string" } }),
         Kind::AdminTokens => json!({
             "type": "array",
             "maxItems": admin_tokens::MAX_TOKENS,
@@ -146,6 +176,33 @@ fn constraints(kind: Kind) -> Value {
     }
 }
 
+fn algorithm_names() -> Vec<&'static str> {
+    let names = oneseal_keystore::Algorithm::ALL.map(|algorithm| algorithm.as_str());
+    names.into_iter().chain(["Ed25519"]).collect()
+}
+
+fn name() -> Value {
+    json!({ "type": "string", "pattern": "^[A-Za-z0-9._-]+$", "maxLength": compound::MAX_NAME })
+}
+
+fn prefix() -> Value {
+    json!({
+        "type": "object",
+        "properties": { "prefix": { "type": "string", "minLength": 1 } },
+        "required": ["prefix"],
+        "additionalProperties": false
+    })
+}
+
+fn one_of(all: &[Value]) -> Value {
+    json!({ "anyOf": all })
+}
+
+/// One, or a list of at least one.
+fn one_or_several(one: &Value) -> Value {
+    one_of(&[one.clone(), json!({ "type": "array", "items": one, "minItems": 1 })])
+}
+
 /// A schema of an object whose members are all known.
 #[derive(Serialize)]
 struct Object<P: Serialize> {
@@ -157,8 +214,23 @@ struct Object<P: Serialize> {
     #[serde(rename = "type")]
     kind: &'static str,
     properties: Ordered<P>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    required: Vec<&'static str>,
     #[serde(rename = "additionalProperties")]
     additional_properties: bool,
+}
+
+/// What stands at the top of the file.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Member {
+    Table(Object<Property>),
+    List {
+        description: &'static str,
+        #[serde(rename = "type")]
+        kind: &'static str,
+        items: Object<Property>,
+    },
 }
 
 #[derive(Serialize)]

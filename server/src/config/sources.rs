@@ -11,6 +11,7 @@ use super::disk::{self, ReadError};
 use super::environment::{self, CONFIG, Environment};
 use super::file::{self, Entry};
 use super::hint;
+use super::list::Lists;
 use super::origin::Origin;
 use super::table;
 use super::value;
@@ -147,6 +148,8 @@ impl fmt::Debug for Sources {
 pub(super) struct Gathered {
     /// The strongest value of each key.
     pub(super) values: Values,
+    /// The tables of the file's lists.
+    pub(super) lists: Lists,
     /// Mistakes so far.
     pub(super) findings: Findings,
     /// Variables that look like ours and are not, with what to say about them.
@@ -187,6 +190,7 @@ impl Gathered {
             self.findings.push(&codes::EXPOSED, place, format!("{name} is readable by everyone"));
         }
         entries.extend(parsed.entries);
+        self.lists = parsed.lists;
     }
 
     fn unreadable(&mut self, name: &str, by: Option<&str>, error: &ReadError) {
@@ -211,6 +215,7 @@ pub(super) fn of_text(text: &str) -> Gathered {
     let parsed = file::parse(text, "oneseal.toml");
     gathered.is_file_known = parsed.is_toml;
     gathered.findings.extend(parsed.findings);
+    gathered.lists = parsed.lists;
     gathered.values.merge(parsed.entries, &mut gathered.findings);
     gathered
 }
@@ -220,6 +225,7 @@ fn of_environment(variables: &[(OsString, OsString)]) -> (Gathered, Vec<Entry>, 
     let Environment { entries, findings, ignored, config, log, workers } = environment::read(variables);
     let gathered = Gathered {
         values: Values::default(),
+        lists: Lists::default(),
         findings,
         ignored,
         log,

@@ -4,10 +4,12 @@
 //! of them can know a key that another does not. A default stands here with its reason, because whoever changes one
 //! must know what it was for.
 
+mod lists;
 mod rows;
 
 use std::time::Duration;
 
+pub(crate) use lists::LISTS;
 pub(crate) use rows::{LATER, SECTIONS};
 
 /// One table of the file.
@@ -21,10 +23,24 @@ pub(crate) struct Section {
     pub(crate) keys: &'static [Key],
 }
 
+/// Tables of the file of which there may be any number, `[[rule]]`. Their keys have no variable and no flag: nothing but
+/// the file can say which of them is meant.
+#[derive(Debug)]
+pub(crate) struct List {
+    /// Its name, `rule` for `[[rule]]`.
+    pub(crate) name: &'static str,
+    /// What they are about, one sentence or more.
+    pub(crate) doc: &'static str,
+    /// The keys of each, in the order in which they are shown.
+    pub(crate) keys: &'static [Key],
+    /// Names of keys of which no two may have the same value.
+    pub(crate) distinct: &'static [&'static str],
+}
+
 /// One key.
 #[derive(Debug)]
 pub(crate) struct Key {
-    /// Section and name: `issuer.url`.
+    /// Section and name: `issuer.url`; of a list, `rule.name`.
     pub(crate) path: &'static str,
     /// What may stand there.
     pub(crate) kind: Kind,
@@ -128,6 +144,27 @@ pub(crate) enum Kind {
     Hosts,
     /// Who may call the admin API over TCP.
     AdminTokens,
+    /// Networks, as address and length of the prefix.
+    #[expect(dead_code, reason = "listen.trusted_proxies is not available in this version")]
+    Networks,
+    /// One signature algorithm.
+    Algorithm,
+    /// An address of keys.
+    KeysUrl,
+    /// Where a proxy is reached.
+    ProxyUrl,
+    /// What rules and logs call something.
+    Name,
+    /// Such names.
+    Names,
+    /// What a text must be.
+    Matches,
+    /// What several things must be, by their names.
+    Conditions,
+    /// Claims, which may be of any kind.
+    Claims,
+    /// Texts, by their names.
+    Texts,
 }
 
 impl Kind {
@@ -165,6 +202,22 @@ impl Kind {
             Self::Audiences => "a list of audiences, such as [\"sts.amazonaws.com\"]".to_owned(),
             Self::Hosts => "a list of host names, such as [\"oneseal-admin.internal\"]".to_owned(),
             Self::AdminTokens => "tables [[admin.tokens]] with name, scopes and sha256".to_owned(),
+            Self::Networks => "a list of networks, such as [\"10.0.0.0/8\"]".to_owned(),
+            Self::Algorithm => "a signature algorithm, such as \"RS256\"".to_owned(),
+            Self::KeysUrl => "an https URL, or a plain http one of a loopback host".to_owned(),
+            Self::ProxyUrl => "the http URL of a proxy, such as \"http://proxy.internal:3128\"".to_owned(),
+            Self::Name => "a name of 1 to 64 letters, digits, dots, underscores and hyphens".to_owned(),
+            Self::Names => "a name or a list of names, such as [\"prod\"]".to_owned(),
+            Self::Matches => {
+                "a string, { prefix = \"…\" }, or a list of these, such as [\"ci\", { prefix = \"team-\" }]"
+                    .to_owned()
+            }
+            Self::Conditions => {
+                "a table of names and what each must be, such as { subject = { prefix = \"job-\" } }"
+                    .to_owned()
+            }
+            Self::Claims => "a table of claims, such as { team = \"blue\" }".to_owned(),
+            Self::Texts => "a table of strings, such as { project = \"blue\" }".to_owned(),
         }
     }
 }
@@ -180,6 +233,8 @@ pub(crate) enum Default {
     Value(Literal, &'static str),
     /// No value; the words say what happens then.
     Unset(&'static str),
+    /// It must be there, for this reason. Of lists alone: no variable could give it instead.
+    Required(&'static str),
 }
 
 /// A value as it stands in the file.
@@ -195,6 +250,10 @@ pub(crate) enum Literal {
     List(&'static [&'static str]),
     /// An array of tables.
     Tables(&'static [&'static [(&'static str, Self)]]),
+    /// One table.
+    Table(&'static [(&'static str, Self)]),
+    /// An array of several kinds.
+    Mixed(&'static [Self]),
 }
 
 impl Literal {
@@ -205,12 +264,12 @@ impl Literal {
             Self::Bool(value) => value.into(),
             Self::Integer(value) => value.into(),
             Self::List(items) => items.to_vec().into(),
-            Self::Tables(tables) => {
-                let table = |members: &[(&str, Self)]| {
-                    members.iter().map(|(name, value)| ((*name).to_owned(), value.json())).collect()
-                };
-                tables.iter().map(|members| serde_json::Value::Object(table(members))).collect()
+            Self::Tables(tables) => tables.iter().map(|members| Self::Table(members).json()).collect(),
+            Self::Table(members) => {
+                let members = members.iter().map(|(name, value)| ((*name).to_owned(), value.json()));
+                serde_json::Value::Object(members.collect())
             }
+            Self::Mixed(items) => items.iter().map(|item| item.json()).collect(),
         }
     }
 
@@ -220,7 +279,7 @@ impl Literal {
     }
 }
 
-/// TOML of a JSON string, boolean, integer, or array or object of them. JSON's escapes are all TOML's too, except that JSON
+/// TOML of a JSON string, boolean, number, or array or object of them. JSON's escapes are all TOML's too, except that JSON
 /// leaves U+007F as it is.
 pub(crate) fn toml_of(value: &serde_json::Value) -> String {
     match value {
@@ -228,11 +287,28 @@ pub(crate) fn toml_of(value: &serde_json::Value) -> String {
             format!("[{}]", items.iter().map(toml_of).collect::<Vec<_>>().join(", "))
         }
         serde_json::Value::Object(members) => {
-            let members = members.iter().map(|(name, value)| format!("{name} = {}", toml_of(value)));
+            let members =
+                members.iter().map(|(name, value)| format!("{} = {}", toml_key(name), toml_of(value)));
             format!("{{ {} }}", members.collect::<Vec<_>>().join(", "))
         }
         other => other.to_string().replace('\u{7f}', "\\u007f"),
     }
+}
+
+/// A name as it stands before an equals sign: in quotes unless it is of plain letters.
+fn toml_key(name: &str) -> String {
+    let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    if !name.is_empty() && name.bytes().all(is_bare) { name.to_owned() } else { toml_of(&name.into()) }
+}
+
+/// The list of this name, if this version has it.
+pub(crate) fn list(name: &str) -> Option<&'static List> {
+    lists().find(|list| list.name == name)
+}
+
+/// The lists that this version has, in order.
+pub(crate) fn lists() -> impl Iterator<Item = &'static List> + Clone {
+    LISTS.iter().filter(|list| !is_later(list.name))
 }
 
 /// The key of this path.
@@ -273,10 +349,24 @@ mod tests {
     }
 
     #[test]
+    fn keys_of_a_list_stand_in_it_and_those_of_tables_are_never_required() {
+        for list in LISTS {
+            for key in list.keys {
+                assert_eq!(key.path, format!("{}.{}", list.name, key.name()));
+            }
+            for distinct in list.distinct {
+                let key = list.keys.iter().find(|key| key.name() == *distinct);
+                assert!(key.is_some_and(|key| matches!(key.kind, Kind::Name | Kind::Line { .. })));
+            }
+        }
+        assert!(keys().all(|key| !matches!(key.default, Default::Required(_))));
+    }
+
+    #[test]
     fn every_key_says_what_it_does_in_whole_sentences() {
-        for key in keys() {
+        for key in keys().chain(LISTS.iter().flat_map(|list| list.keys)) {
             assert!(key.doc.ends_with('.'), "{}: {}", key.path, key.doc);
-            let (Default::Value(_, why) | Default::Unset(why)) = key.default;
+            let (Default::Value(_, why) | Default::Unset(why) | Default::Required(why)) = key.default;
             assert!(!why.is_empty() && !why.ends_with('.'), "{}: {why}", key.path);
         }
     }

@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use oneseal_keystore::findings::Code;
 use oneseal_keystore::{Algorithm, Kek};
 use oneseal_providers::{ProviderUri, looks_like_key};
@@ -15,8 +16,10 @@ use toml::de::DeValue;
 
 use super::admin_tokens::{self, AdminToken};
 use super::codes;
+use super::compound::{self, Match};
 use super::hint;
 use super::table::{Key, Kind, Literal};
+use super::url;
 use crate::admin_token;
 use crate::http::host;
 
@@ -51,6 +54,18 @@ pub(crate) enum Value {
     Hosts(Vec<String>),
     /// Callers of the admin API.
     AdminTokens(Vec<AdminToken>),
+    /// Networks.
+    Networks(Vec<IpNet>),
+    /// One algorithm.
+    Algorithm(Algorithm),
+    /// Names, each once.
+    Names(Vec<String>),
+    /// What a text must be: one of these.
+    Matches(Vec<Match>),
+    /// The same for each of several names.
+    Conditions(Vec<(String, Vec<Match>)>),
+    /// Claims or texts by their names.
+    Table(serde_json::Map<String, serde_json::Value>),
 }
 
 impl Value {
@@ -71,6 +86,15 @@ impl Value {
             }
             Self::Audiences(all) | Self::Hosts(all) => all.clone().into(),
             Self::AdminTokens(all) => all.iter().map(AdminToken::json).collect(),
+            Self::Networks(all) => all.iter().map(ToString::to_string).collect::<Vec<_>>().into(),
+            Self::Algorithm(algorithm) => algorithm.as_str().into(),
+            Self::Names(all) => all.clone().into(),
+            Self::Matches(all) => all.iter().map(Match::json).collect(),
+            Self::Conditions(all) => {
+                let all = all.iter().map(|(name, of)| (name.clone(), of.iter().map(Match::json).collect()));
+                serde_json::Value::Object(all.collect())
+            }
+            Self::Table(members) => serde_json::Value::Object(members.clone()),
         }
     }
 }
@@ -96,7 +120,13 @@ pub(crate) fn from_toml(key: &Key, value: &DeValue<'_>) -> Result<Value, Fault> 
         (Kind::Integer { most }, DeValue::Integer(value)) => integer(value.as_str(), value.radix(), most),
         (Kind::AdminTokens, DeValue::Array(items)) => admin_tokens::from_toml(items).map(Value::AdminTokens),
         (_, DeValue::String(text)) if admin_token::is_in(text) => Err(admin_tokens::in_clear()),
-        (Kind::Algorithms | Kind::Audiences | Kind::Hosts | Kind::KekUris, DeValue::Array(items)) => {
+        (Kind::Names | Kind::Matches | Kind::Conditions | Kind::Claims | Kind::Texts, _) => {
+            compound::from_toml(key, value)
+        }
+        (
+            Kind::Algorithms | Kind::Audiences | Kind::Hosts | Kind::KekUris | Kind::Networks,
+            DeValue::Array(items),
+        ) => {
             let texts: Option<Vec<_>> = items.iter().map(|item| item.get_ref().as_str()).collect();
             list(key, &texts.ok_or_else(|| bad("it has an item that is not a string".to_owned()))?)
         }
@@ -107,6 +137,7 @@ pub(crate) fn from_toml(key: &Key, value: &DeValue<'_>) -> Result<Value, Fault> 
             | Kind::Audiences
             | Kind::Hosts
             | Kind::KekUris
+            | Kind::Networks
             | Kind::AdminTokens,
             _,
         )
@@ -133,7 +164,12 @@ pub(crate) fn from_text(key: &Key, text: &str) -> Result<Value, Fault> {
         },
         Kind::Integer { .. } if !text.bytes().all(|byte| byte.is_ascii_digit()) => Err(not_a(key, text)),
         Kind::Integer { most } => integer(text, 10, most),
-        Kind::Algorithms | Kind::Audiences | Kind::Hosts | Kind::KekUris | Kind::AdminTokens
+        Kind::Algorithms
+        | Kind::Audiences
+        | Kind::Hosts
+        | Kind::KekUris
+        | Kind::Networks
+        | Kind::AdminTokens
             if text.starts_with('[') =>
         {
             match DeValue::parse(text) {
@@ -141,7 +177,7 @@ pub(crate) fn from_text(key: &Key, text: &str) -> Result<Value, Fault> {
                 Err(_) => Err(not_a(key, text)),
             }
         }
-        Kind::Algorithms | Kind::Audiences | Kind::Hosts | Kind::KekUris => {
+        Kind::Algorithms | Kind::Audiences | Kind::Hosts | Kind::KekUris | Kind::Networks => {
             list(key, &text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect::<Vec<_>>())
         }
         _ => from_string(key, text),
@@ -158,7 +194,7 @@ pub(crate) fn from_literal(key: &Key, literal: Literal) -> Result<Value, Fault> 
         Literal::Bool(value) => Ok(Value::Bool(value)),
         Literal::Integer(value) => Ok(Value::Integer(value)),
         Literal::List(items) => list(key, items),
-        Literal::Tables(_) => match DeValue::parse(&literal.toml()) {
+        Literal::Tables(_) | Literal::Table(_) | Literal::Mixed(_) => match DeValue::parse(&literal.toml()) {
             Ok(value) => from_toml(key, value.get_ref()),
             Err(_) => Err(not_a(key, "")),
         },
@@ -193,19 +229,29 @@ fn from_string(key: &Key, text: &str) -> Result<Value, Fault> {
         Kind::Path => path(key, text).map(Value::Path),
         Kind::Address => address(key, text),
         Kind::Socket => socket(key, text),
+        Kind::Algorithm => algorithm(text).map(Value::Algorithm),
+        Kind::KeysUrl => url::of_keys(key, text),
+        Kind::ProxyUrl => url::of_proxy(key, text),
+        Kind::Name => compound::name(key, text).map(Value::Text),
         Kind::Bool
         | Kind::Integer { .. }
         | Kind::Algorithms
         | Kind::Audiences
         | Kind::Hosts
         | Kind::KekUris
+        | Kind::Networks
+        | Kind::Names
+        | Kind::Matches
+        | Kind::Conditions
+        | Kind::Claims
+        | Kind::Texts
         | Kind::AdminTokens => Err(not_a(key, text)),
     }
 }
 
 /// A key in the place of anything else is not repeated, whatever else is wrong with it. Places of secrets have words of
 /// their own for it.
-fn refuse_key(key: &Key, text: &str) -> Result<(), Fault> {
+pub(super) fn refuse_key(key: &Key, text: &str) -> Result<(), Fault> {
     let has_words = matches!(key.kind, Kind::Secret | Kind::ProviderUri | Kind::PassphraseUri | Kind::KekUri);
     // 32 bytes in letters have no form of their own, but here they can be nothing else.
     let is_kek = key.path.starts_with("kek.") && Kek::read(text.as_bytes()).is_ok();
@@ -437,6 +483,7 @@ fn list(key: &Key, items: &[&str]) -> Result<Value, Fault> {
     match key.kind {
         Kind::Algorithms => algorithms(items),
         Kind::Hosts => hosts(items),
+        Kind::Networks => networks(items),
         Kind::KekUris => {
             items.iter().map(|item| kek(key, item)).collect::<Result<_, _>>().map(Value::Providers)
         }
@@ -447,12 +494,7 @@ fn list(key: &Key, items: &[&str]) -> Result<Value, Fault> {
 fn algorithms(items: &[&str]) -> Result<Value, Fault> {
     let mut all = Vec::new();
     for item in items {
-        let algorithm: Algorithm = item.parse().map_err(|_| {
-            let names = Algorithm::ALL.map(Algorithm::as_str);
-            let near = hint::nearest(item, names);
-            let hint = near.map_or(String::new(), |name| format!("; did you mean \"{name}\"?"));
-            bad(format!("{} is not one of {}{hint}", hint::shown(item), names.join(", ")))
-        })?;
+        let algorithm = algorithm(item)?;
         if all.contains(&algorithm) {
             return Err(bad(format!("{algorithm} stands there twice")));
         }
@@ -462,6 +504,28 @@ fn algorithms(items: &[&str]) -> Result<Value, Fault> {
         return Err(bad("it is empty: no token could be signed".to_owned()));
     }
     Ok(Value::Algorithms(all))
+}
+
+fn algorithm(text: &str) -> Result<Algorithm, Fault> {
+    text.parse().map_err(|_| {
+        let names = Algorithm::ALL.map(Algorithm::as_str);
+        let near = hint::nearest(text, names);
+        let hint = near.map_or(String::new(), |name| format!("; did you mean \"{name}\"?"));
+        bad(format!("{} is not one of {}{hint}", hint::shown(text), names.join(", ")))
+    })
+}
+
+/// An address alone is a network of one. Bits after the prefix are refused: `10.1.2.3/8` is somebody's mistake.
+fn networks(items: &[&str]) -> Result<Value, Fault> {
+    let network = |item: &&str| {
+        let alone = item.parse::<IpAddr>().map(IpNet::from);
+        match item.parse::<IpNet>().or(alone) {
+            Ok(network) if network.trunc() == network => Ok(network),
+            Ok(network) => Err(bad(format!("{item} is inside the network {}; write that", network.trunc()))),
+            Err(_) => Err(bad(format!("{} is not a network, such as \"10.0.0.0/8\"", hint::shown(item)))),
+        }
+    };
+    items.iter().map(network).collect::<Result<_, _>>().map(Value::Networks)
 }
 
 fn audiences(items: &[&str]) -> Result<Value, Fault> {
@@ -490,11 +554,11 @@ fn hosts(items: &[&str]) -> Result<Value, Fault> {
     }
 }
 
-fn bad(message: String) -> Fault {
+pub(super) fn bad(message: String) -> Fault {
     Fault { code: &codes::BAD_VALUE, message, at: None }
 }
 
-fn wrong_type(key: &Key, value: &DeValue<'_>) -> Fault {
+pub(super) fn wrong_type(key: &Key, value: &DeValue<'_>) -> Fault {
     let found = value.type_str();
     let article = if found.starts_with(['a', 'i']) { "an" } else { "a" };
     let quotes = match (key.kind, value) {
@@ -504,7 +568,7 @@ fn wrong_type(key: &Key, value: &DeValue<'_>) -> Fault {
     bad(format!("it is {article} {found}, but must be {}{quotes}", key.kind.words()))
 }
 
-fn not_a(key: &Key, text: &str) -> Fault {
+pub(super) fn not_a(key: &Key, text: &str) -> Fault {
     let found = if key.is_secret() { "it".to_owned() } else { hint::shown(text) };
     bad(format!("{found} is not {}", key.kind.words()))
 }

@@ -35,7 +35,7 @@ impl Default for Values {
                 let value = value::from_literal(key, literal).ok()?;
                 Some((key.path, Set { value, origin: Origin::Default }))
             }
-            Fallback::Unset(_) => None,
+            Fallback::Unset(_) | Fallback::Required(_) => None,
         });
         Self { sets: sets.collect(), faulty: BTreeSet::new() }
     }
