@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_secret_is_refused_wherever_it_stands_and_not_repeated() {
-        let token = crate::admin_token::Token::generate().expect("random bytes");
+        let token = admin_token::Token::generate().expect("random bytes");
         let token = token.expose();
         let pem = "-----BEGIN PRIVATE KEY-----CANARY";
         for (kind, toml) in [

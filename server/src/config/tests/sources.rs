@@ -48,7 +48,7 @@ fn every_key_can_be_set_by_file_by_variable_and_by_flag_with_the_same_result() {
             Literal::Bool(value) => value.to_string(),
             Literal::Integer(value) => value.to_string(),
             Literal::List(items) => items.join(","),
-            Literal::Tables(_) => key.example.toml(),
+            Literal::Tables(_) | Literal::Table(_) | Literal::Mixed(_) => key.example.toml(),
         };
         let (section, name) = key.path.split_once('.').unwrap();
         let file = format!("[{section}]\n{name} = {}\n", key.example.toml());
