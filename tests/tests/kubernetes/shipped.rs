@@ -21,11 +21,14 @@ pub(crate) fn text(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Each manifest with its name, in the order in which `kubectl apply -f` takes them, the namespace before them.
+/// Each manifest with its name, in the order in which `kubectl apply -f` takes them, the namespace before them. It reads no
+/// folder below.
 pub(crate) fn manifests() -> Vec<(String, String)> {
     let mut names: Vec<_> = std::fs::read_dir(folder().join("kubernetes"))
         .unwrap()
-        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .map(Result::unwrap)
+        .filter(|file| file.file_type().unwrap().is_file())
+        .map(|file| file.file_name().into_string().unwrap())
         .collect();
     assert!(names.iter().all(|name| name.ends_with(".yaml")), "kubectl reads all of {names:?}");
     names.sort_by_key(|name| (name != "namespace.yaml", name.clone()));
