@@ -6,6 +6,8 @@
 //! - an unknown `kid` costs at most one fetch per [`UNKNOWN_KID_INTERVAL`], measured on attempts, failed ones too;
 //! - one attempt runs at a time, and all who need it share it;
 //! - a failure is forgotten after a back-off of seconds, never at the next scheduled refresh;
+//! - a signature that a held key refuses may mean another key under the same `kid`: it shares the interval of unknown
+//!   ones, and waits for nothing;
 //! - an unknown `kid` is "invalid" only if the set is known to be current; after a failure it is "unavailable".
 
 use std::collections::{HashSet, VecDeque};
@@ -41,6 +43,8 @@ struct Good {
 pub(crate) enum Observation<'a> {
     /// A token wants a key, and has waited for an attempt or not.
     Wanted { need: Need<'a>, awaited: bool },
+    /// A token was refused that other keys under the same names might have verified.
+    Doubted,
     /// Is it time to refresh?
     Tick,
     /// The caller wants fresh keys whatever is held.
@@ -95,6 +99,10 @@ impl State {
     pub(crate) fn step(&mut self, observation: Observation<'_>, now: BootTime) -> Action {
         match observation {
             Observation::Wanted { need, awaited } => self.wanted(&need, awaited, now),
+            Observation::Doubted if self.running || !self.remaining(UNKNOWN_KID_INTERVAL, now).is_zero() => {
+                Action::Use
+            }
+            Observation::Doubted => Action::UseAndStart(self.start(now)),
             Observation::Tick if self.running => Action::Wait(self.attempts),
             Observation::Tick if self.is_due(now) && self.backed_off(now) => Action::Start(self.start(now)),
             Observation::Tick => Action::Use,
@@ -105,6 +113,11 @@ impl State {
                 Action::Use
             }
         }
+    }
+
+    /// When the running or the last attempt began.
+    pub(crate) fn started_at(&self) -> Option<BootTime> {
+        self.started_at
     }
 
     /// When the set that is held is due for a refresh.
@@ -256,7 +269,7 @@ pub(crate) const UNKNOWN_KID_INTERVAL: Duration = Duration::from_secs(30);
 /// within minutes whatever the issuer's cache headers say.
 pub(crate) const LONGEST_REFRESH: Duration = Duration::from_secs(300);
 /// Nor sooner than this: `max-age=0` must not make every token a fetch.
-const SHORTEST_REFRESH: Duration = UNKNOWN_KID_INTERVAL;
+pub(crate) const SHORTEST_REFRESH: Duration = UNKNOWN_KID_INTERVAL;
 const FIRST_BACK_OFF: Duration = Duration::from_secs(1);
 /// Two intervals: a cache between us and the issuer may have answered with a set from before the key.
 const ABSENT_FOR: Duration = Duration::from_secs(60);
@@ -372,6 +385,21 @@ mod tests {
         assert_eq!(awaited(&mut state, "x", 1032), unavailable(28));
         assert_eq!(missing(&mut state, "z", 1040), unavailable(20));
         assert_eq!(settled(&mut state, 1040), Action::Use);
+    }
+
+    #[test]
+    fn doubts_and_unknown_kids_share_one_interval_and_doubts_never_wait() {
+        let mut state = warm();
+        let doubted = |state: &mut State, now| state.step(Observation::Doubted, at(now));
+        assert_eq!(doubted(&mut state, 1029), Action::Use);
+        assert_eq!(doubted(&mut state, 1030), Action::UseAndStart(2));
+        assert_eq!(doubted(&mut state, 1031), Action::Use);
+        end(&mut state, Err(()), 1031);
+        assert_eq!(doubted(&mut state, 1059), Action::Use);
+        assert_eq!(missing(&mut state, "x", 1060), Action::Start(3));
+        end(&mut state, Ok(None), 1060);
+        assert_eq!(doubted(&mut state, 1089), Action::Use);
+        assert_eq!(doubted(&mut state, 1090), Action::UseAndStart(4));
     }
 
     #[test]

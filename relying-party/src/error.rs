@@ -247,6 +247,11 @@ pub enum Invalid {
 }
 
 impl Invalid {
+    /// Whether the issuer may by now have another key under the name that the token gives.
+    pub(crate) fn may_be_cured_by_other_keys(&self) -> bool {
+        matches!(self, Self::Jws(JwsError::Signature) | Self::Algorithm | Self::AmbiguousKey)
+    }
+
     /// A short name in snake_case.
     pub fn reason(&self) -> &'static str {
         match self {

@@ -4,17 +4,25 @@
 //! that an issuer which adds a post-quantum key does not lock its old relying parties out. The document as a whole
 //! is strict JSON, and a document without a single usable key is an error, never an empty set.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use oneseal_coordination::BootTime;
 use oneseal_keystore::jwk::{JwkError, PublicJwk, PublicKey};
 use oneseal_keystore::verify::{UnverifiedJws, Verifier};
 use oneseal_keystore::{Algorithm, KeyId, json};
 use serde_json::Value;
 
 use crate::error::{Document, Invalid, SourceError};
+use crate::hold::HeldOver;
 
 /// The usable keys of one issuer, at least one.
 #[derive(Debug)]
 pub(crate) struct KeySet {
-    keys: Vec<Held>,
+    keys: Vec<Arc<Held>>,
+    /// `kid`s of entries that no key is held for.
+    left_out: BTreeSet<String>,
+    held_over: Vec<HeldOver>,
     dropped: Dropped,
 }
 
@@ -40,12 +48,25 @@ impl KeySet {
             let private = reader.dropped.private;
             return Err(SourceError::NoUsableKey { entries: entries.len(), private });
         }
-        Ok(Self { keys: reader.keys, dropped: reader.dropped })
+        let mut set = Self {
+            keys: reader.keys.into_iter().map(Arc::new).collect(),
+            left_out: BTreeSet::new(),
+            held_over: Vec::new(),
+            dropped: reader.dropped,
+        };
+        let kids = entries.iter().filter_map(|entry| entry.get("kid")?.as_str());
+        set.left_out = kids.filter(|kid| !set.mentions(kid)).map(str::to_owned).collect();
+        Ok(set)
     }
 
-    /// Whether a key is published under `kid`.
-    pub(crate) fn has(&self, kid: &str) -> bool {
-        self.named(kid).is_some()
+    /// Whether a key is held under `kid`.
+    pub(crate) fn has(&self, kid: &str, now: BootTime) -> bool {
+        self.named(kid, now).is_some()
+    }
+
+    /// Whether the document has an entry of this `kid`, usable or not.
+    pub(crate) fn mentions(&self, kid: &str) -> bool {
+        self.named_keys().any(|key| key.kid().as_str() == kid) || self.left_out.contains(kid)
     }
 
     /// The one verifier for a token, by its `kid` and algorithm. A match is final: no other key is tried when its
@@ -54,9 +75,9 @@ impl KeySet {
     /// # Errors
     /// [`Invalid::UnknownKid`], which fresh keys may cure, as they may [`Invalid::AmbiguousKey`];
     /// [`Invalid::Algorithm`].
-    pub(crate) fn choose(&self, jws: &UnverifiedJws<'_>) -> Result<&Verifier, Invalid> {
+    pub(crate) fn choose(&self, jws: &UnverifiedJws<'_>, now: BootTime) -> Result<&Verifier, Invalid> {
         if let Some(kid) = jws.kid() {
-            let key = self.named(kid).ok_or(Invalid::UnknownKid)?;
+            let key = self.named(kid, now).ok_or(Invalid::UnknownKid)?;
             return key.verifier(jws.algorithm()).ok_or(Invalid::Algorithm);
         }
         let mut fitting = self.keys.iter().filter_map(|key| key.verifier(jws.algorithm()));
@@ -68,7 +89,21 @@ impl KeySet {
 
     /// The published `kid`s, in the document's order.
     pub(crate) fn kids(&self) -> impl Iterator<Item = &KeyId> {
-        self.keys.iter().filter(|key| key.named).map(Held::kid)
+        self.named_keys().map(|key| key.kid())
+    }
+
+    /// The published keys that have a `kid`.
+    pub(crate) fn named_keys(&self) -> impl Iterator<Item = &Arc<Held>> {
+        self.keys.iter().filter(|key| key.named)
+    }
+
+    /// Keys that the document does not have, and that are held nonetheless.
+    pub(crate) fn held_over(&self) -> &[HeldOver] {
+        &self.held_over
+    }
+
+    pub(crate) fn hold_over(&mut self, held: Vec<HeldOver>) {
+        self.held_over = held;
     }
 
     /// What was left out.
@@ -76,8 +111,10 @@ impl KeySet {
         self.dropped
     }
 
-    fn named(&self, kid: &str) -> Option<&Held> {
-        self.keys.iter().find(|key| key.named && key.kid().as_str() == kid)
+    fn named(&self, kid: &str, now: BootTime) -> Option<&Held> {
+        let held_over = self.held_over.iter().filter(|held| !held.is_over(now)).map(|held| &held.key);
+        let mut named = self.named_keys().chain(held_over);
+        named.find(|key| key.kid().as_str() == kid).map(|key| &**key)
     }
 }
 
@@ -107,7 +144,7 @@ impl Dropped {
 
 /// One key with a verifier for each algorithm it may sign with; at least one.
 #[derive(Debug)]
-struct Held {
+pub(crate) struct Held {
     key: PublicKey,
     /// Whether the issuer gave it its `kid`; else it is its thumbprint, for reports alone.
     named: bool,
@@ -116,7 +153,7 @@ struct Held {
 }
 
 impl Held {
-    fn kid(&self) -> &KeyId {
+    pub(crate) fn kid(&self) -> &KeyId {
         self.first.kid()
     }
 
@@ -227,7 +264,8 @@ mod tests {
     fn chosen(set: &KeySet, header: &str) -> Result<(String, Algorithm), &'static str> {
         let token = token(header);
         let jws = UnverifiedJws::parse(&token).expect("good shape");
-        let verifier = set.choose(&jws).map_err(|invalid| invalid.reason())?;
+        let verifier =
+            set.choose(&jws, BootTime(std::time::Duration::ZERO)).map_err(|invalid| invalid.reason())?;
         Ok((verifier.kid().to_string(), verifier.algorithm()))
     }
 
@@ -241,7 +279,7 @@ mod tests {
             Ok(jws) => jws,
             Err(refusal) => return refusal.reason(),
         };
-        match set.choose(&jws).map(|verifier| jws.verify(verifier)) {
+        match set.choose(&jws, BootTime(std::time::Duration::ZERO)).map(|verifier| jws.verify(verifier)) {
             Ok(Ok(_)) => "verifies",
             Ok(Err(refusal)) => refusal.reason(),
             Err(refusal) => refusal.reason(),

@@ -43,6 +43,11 @@
 //! - Numbers in a JWK are minimal, coordinates have full length, base64url is unpadded and canonical: other
 //!   spellings drop the entry.
 //! - An RSA exponent of 3 is legal and taken; a modulus below 2048 or above 8192 bits is not.
+//! - A key that is missing from one good read is held until a second read, 30 s later, lacks it too, and for a minute at
+//!   most; with the refresh at least every five minutes, a key that its issuer has removed ends within six. What a
+//!   document does say of a `kid` counts at once.
+//! - A signature that a key of the right `kid` refuses is final for this token, and lets the keys be read again within
+//!   the budget of unknown `kid`s: a publisher may have put another key under an old name.
 //! - Header members `cty` and `zip` mean nothing in a signed JWT and are ignored: nothing is ever inflated. `crit`
 //!   and `b64` are refused whatever they hold.
 //! - `typ` is absent, `JWT` or `application/jwt` in any case; every other kind of JWT is refused.
@@ -60,6 +65,7 @@ mod dial;
 mod discovery;
 pub mod error;
 pub mod fetch;
+mod hold;
 mod key_source;
 mod keyset;
 mod live;

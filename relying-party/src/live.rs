@@ -68,6 +68,15 @@ impl Live {
         }
     }
 
+    /// Lets the keys be read again, if that is due for a token which other keys might have verified. Waits for nothing.
+    pub(crate) fn doubt(&self) {
+        let now = self.shared.clock.boot();
+        let action = self.shared.book().state.step(Observation::Doubted, now);
+        if let Action::UseAndStart(number) = action {
+            self.launch(number);
+        }
+    }
+
     /// Fetches now, or joins the attempt that runs.
     ///
     /// # Errors
@@ -147,8 +156,9 @@ impl Shared {
     /// The path of nearly every token: no lock.
     fn fresh_keys_with(&self, jws: &UnverifiedJws<'_>) -> Option<Arc<KeySet>> {
         let good = self.good.load();
-        let good = good.as_ref().filter(|good| self.clock.boot() < good.refresh_at)?;
-        is_settled(&good.keys, jws).then(|| Arc::clone(&good.keys))
+        let now = self.clock.boot();
+        let good = good.as_ref().filter(|good| now < good.refresh_at)?;
+        is_settled(&good.keys, jws, now).then(|| Arc::clone(&good.keys))
     }
 
     /// The set is read under the lock, so that it is the one which the state speaks of.
@@ -158,7 +168,7 @@ impl Shared {
         let mut book = self.book();
         let keys = self.good.load().as_ref().map(|good| Arc::clone(&good.keys));
         let need = match (&keys, &kid) {
-            (Some(keys), _) if is_settled(keys, jws) => Need::Settled,
+            (Some(keys), _) if is_settled(keys, jws, now) => Need::Settled,
             (_, Some(Ok(kid))) => Need::Missing(kid),
             (_, Some(Err(_))) => Need::Impossible,
             (_, None) => Need::Settled,
@@ -189,10 +199,21 @@ impl Shared {
     }
 
     fn publish(&self, book: &mut Book, fresh: Fresh, now: BootTime) {
-        book.state.step(Observation::Ended(Ok(fresh.max_age)), now);
+        let Fresh { mut keys, mut max_age } = fresh;
+        let before = self.good.load();
+        if let Some(before) = before.as_ref().filter(|_| book.state.is_usable(now)) {
+            keys = keys.after(&before.keys, book.state.started_at().unwrap_or(now));
+        }
+        if !keys.held_over().is_empty() {
+            let kids =
+                keys.held_over().iter().map(|held| held.key.kid().as_str()).collect::<Vec<_>>().join(" ");
+            tracing::info!(issuer = %self.source.issuer(), kids, "keys are missing; looking again before they end");
+            max_age = Some(Duration::ZERO);
+        }
+        book.state.step(Observation::Ended(Ok(max_age)), now);
         book.cause = None;
         let refresh_at = book.state.refresh_at().unwrap_or(now);
-        self.good.store(Some(Arc::new(GoodSet { keys: Arc::new(fresh.keys), refresh_at })));
+        self.good.store(Some(Arc::new(GoodSet { keys: Arc::new(keys), refresh_at })));
     }
 
     fn unavailable(&self, retry_after: Duration) -> VerifyError {
@@ -214,8 +235,8 @@ impl Shared {
 }
 
 /// Whether fresh keys would change nothing for this token.
-fn is_settled(keys: &KeySet, jws: &UnverifiedJws<'_>) -> bool {
-    jws.kid().is_none_or(|kid| keys.has(kid))
+fn is_settled(keys: &KeySet, jws: &UnverifiedJws<'_>, now: BootTime) -> bool {
+    jws.kid().is_none_or(|kid| keys.has(kid, now))
 }
 
 /// The running attempt. However it ends, also by being dropped with its runtime, those who wait are told.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use oneseal_coordination::Clock;
-use oneseal_keystore::verify::{UnverifiedJws, VerifyError as JwsError};
+use oneseal_keystore::verify::{UnverifiedJws, Verifier, VerifyError as JwsError};
 use oneseal_keystore::{Algorithm, IssuerUrl, KeyId};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::builder::{Builder, Types};
 use crate::claims::{Claims, Expected};
 use crate::error::{Invalid, Unavailable, VerifyError};
-use crate::keyset::Dropped;
+use crate::keyset::{Dropped, KeySet};
 use crate::live::Live;
 
 /// Trusts one issuer for one audience. Cheap to clone; all clones share the keys, and two relying parties never do,
@@ -57,8 +57,11 @@ impl RelyingParty {
         let inner = &*self.inner;
         let (jws, claims) = inner.open(token)?;
         let keys = inner.live.keys_for(&jws).await?;
-        let verifier = keys.choose(&jws)?;
-        jws.verify(verifier)?;
+        let verifier = inner.verify(&jws, &keys).inspect_err(|invalid| {
+            if invalid.may_be_cured_by_other_keys() {
+                inner.live.doubt();
+            }
+        })?;
         // Read from the very segment that was signed.
         let claims = inner.expected.check(claims, inner.clock.wall())?;
         Ok(VerifiedToken { kid: verifier.kid().clone(), algorithm: verifier.algorithm(), claims })
@@ -70,7 +73,7 @@ impl RelyingParty {
     pub fn holds_key_of(&self, token: &str) -> bool {
         let Ok((jws, _)) = self.inner.open(token) else { return false };
         let Some(keys) = self.inner.live.keys_in_use() else { return false };
-        keys.choose(&jws).is_ok_and(|verifier| jws.verify(verifier).is_ok())
+        self.inner.verify(&jws, &keys).is_ok()
     }
 
     /// Fetches the issuer's keys now, or joins a fetch that runs: to warm up before serving, not once per token.
@@ -120,6 +123,13 @@ impl Inner {
         }
         let claims = self.expected.peek(&unverified_payload(token)?)?;
         Ok((jws, claims))
+    }
+
+    /// The key that has signed the token.
+    fn verify<'k>(&self, jws: &UnverifiedJws<'_>, keys: &'k KeySet) -> Result<&'k Verifier, Invalid> {
+        let verifier = keys.choose(jws, self.clock.boot())?;
+        jws.verify(verifier).map_err(Invalid::Jws)?;
+        Ok(verifier)
     }
 }
 

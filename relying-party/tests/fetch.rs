@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use oneseal_relying_party::RelyingParty;
 use oneseal_relying_party::fetch::{ConnectTo, FetchError, FetchOptions, Fetcher, SetupError};
-use support::proxy::ConnectProxy;
+use support::proxy::{ConnectProxy, RawServer};
 use support::{
     AUDIENCE, Answer, DISCOVERY, FakeIssuer, ISSUER, JWKS, Seen, clock, discovery, issuer_url, jwks_of,
     token, vectors,
@@ -210,4 +210,36 @@ fn roots_that_cannot_be_read_at_the_start_are_refused_with_their_place() {
         assert!(matches!(refused, SetupError::RootFile { .. }), "{name}: {refused:?}");
         assert!(refused.to_string().contains(&place.path().join(name).display().to_string()), "{refused}");
     }
+}
+
+/// What no HTTP library lets a server say.
+const RAW: [(&str, &str); 9] = [
+    ("http", "HTTP/1.1 200 OK\r\ncontent-length: 400\r\n\r\n{\"keys\":[]}"),
+    ("not_json", "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n{\"keys\":[]}"),
+    ("http", "HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n{}"),
+    ("http", "HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 400\r\n\r\n{}"),
+    ("too_large", "HTTP/1.1 200 OK\r\ncontent-length: 18446744073709551610\r\n\r\n{}"),
+    ("http", "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nffffffffffffffff1\r\n{}"),
+    ("http", "SSH-2.0-OpenSSH_9.2\r\n"),
+    ("http", ""),
+    ("deadline", "HTTP/1.1 200 OK\r\n"),
+];
+
+#[tokio::test]
+async fn an_answer_that_is_no_good_http_is_refused_in_time() {
+    for (wanted, answer) in RAW {
+        let server = RawServer::start(answer, wanted == "deadline").await;
+        let builder = RelyingParty::builder(issuer_url(&server.url)).audience("a").clock(clock());
+        let builder = builder.jwks_uri(&server.url).fetch_deadline(Duration::from_millis(300));
+        let error = builder.build().unwrap().refresh().await.unwrap_err();
+        assert_eq!(error.reason(), wanted, "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn header_fields_without_end_are_cut_off() {
+    let endless = format!("HTTP/1.1 200 OK\r\n{}", "x: y\r\n".repeat(100_000));
+    let server = RawServer::start(&endless, true).await;
+    let outcome = fetcher(|_| {}).get(&server.url).await;
+    assert!(matches!(outcome, Err(FetchError::Http(_))), "{outcome:?}");
 }

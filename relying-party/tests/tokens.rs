@@ -8,7 +8,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use oneseal_keystore::Algorithm;
-use oneseal_relying_party::{RelyingParty, VerifyError};
+use oneseal_relying_party::{AudienceForm, Builder, RelyingParty, VerifyError};
 use serde_json::{Value, json};
 use support::{AUDIENCE, CLOCK, FakeIssuer, ISSUER, clock, token, vectors, with_header};
 
@@ -152,4 +152,25 @@ async fn errors_and_debug_hold_nothing_of_the_token() {
         let shown = format!("{error} {error:?} {}", std::error::Error::source(&error).unwrap());
         assert!(!shown.contains("canary"), "{shown}");
     }
+}
+
+#[tokio::test]
+async fn what_else_is_asked_of_a_token_is_asked() {
+    let issuer = FakeIssuer::good().await;
+    let relying_party =
+        |change: fn(Builder) -> Builder| change(issuer.relying_party(&clock())).build().unwrap();
+    let good = token("ok-es256");
+    for (change, wanted) in [
+        ((|b| b.types(["at+jwt"])) as fn(Builder) -> _, "type"),
+        (|b| b.sole_audience(AudienceForm::OnlyString).audience("x"), "audience"),
+        (|b| b.require(["no-such-claim"]), "claim_missing"),
+        (|b| b.max_age(Duration::ZERO).leeway(Duration::ZERO), "too_old"),
+    ] {
+        let refused = relying_party(change).verify(&good).await.unwrap_err();
+        assert_eq!(refused.reason(), wanted);
+    }
+    relying_party(|b| b.types(["JWT"]).require(["iat"]).sole_audience(AudienceForm::OnlyString))
+        .verify(&good)
+        .await
+        .unwrap();
 }

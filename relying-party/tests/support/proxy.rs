@@ -1,4 +1,5 @@
-//! An HTTP proxy that opens tunnels (CONNECT, RFC 9110 section 9.3.6) and notes what it is asked.
+//! Below HTTP: a proxy that opens tunnels (CONNECT, RFC 9110 section 9.3.6) and notes what it is asked, and a server that
+//! answers with whatever bytes.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -58,4 +59,43 @@ async fn serve(client: TcpStream, target: SocketAddr, status: u16, notes: Arc<Mu
     let mut server = TcpStream::connect(target).await.unwrap();
     // Either side hangs up when it has what it wants.
     drop(tokio::io::copy_bidirectional(&mut client, &mut server).await);
+}
+
+/// Answers each connection with the same bytes, then closes it or goes on at a byte a tenth of a second.
+pub(crate) struct RawServer {
+    pub(crate) url: String,
+    _tasks: JoinSet<()>,
+}
+
+impl RawServer {
+    pub(crate) async fn start(answer: &str, drips: bool) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let answer = answer.to_owned();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            loop {
+                let (client, _) = listener.accept().await.unwrap();
+                // The client may have had enough.
+                drop(say(client, &answer, drips).await);
+            }
+        });
+        Self { url, _tasks: tasks }
+    }
+}
+
+async fn say(client: TcpStream, answer: &str, drips: bool) -> std::io::Result<()> {
+    let mut client = BufReader::new(client);
+    let mut line = String::new();
+    while line != "\r\n" {
+        line.clear();
+        client.read_line(&mut line).await?;
+    }
+    client.write_all(answer.as_bytes()).await?;
+    let mut tick = tokio::time::interval(std::time::Duration::from_millis(100));
+    while drips {
+        tick.tick().await;
+        client.write_all(b"x").await?;
+    }
+    Ok(())
 }
