@@ -1,6 +1,7 @@
 //! Every token of the vectors against a real issuer over TLS, on the vectors' clock.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod foreign;
 mod support;
 
 use std::time::Duration;

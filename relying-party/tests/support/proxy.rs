@@ -92,10 +92,12 @@ async fn say(client: TcpStream, answer: &str, drips: bool) -> std::io::Result<()
         client.read_line(&mut line).await?;
     }
     client.write_all(answer.as_bytes()).await?;
+    if !drips {
+        return Ok(());
+    }
     let mut tick = tokio::time::interval(std::time::Duration::from_millis(100));
-    while drips {
+    loop {
         tick.tick().await;
         client.write_all(b"x").await?;
     }
-    Ok(())
 }
