@@ -1,6 +1,7 @@
 //! One exchange with the API server: a request, and an answer that is whole or none.
 
 use std::error::Error as StdError;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
@@ -10,8 +11,9 @@ use kube::client::Body;
 use tokio::time;
 use zeroize::Zeroizing;
 
-use super::connect::{Link, Place};
-use super::fault::Trouble;
+use super::connect::{Link, Way};
+use super::fault::{Trouble, failed};
+use super::place::Place;
 
 /// What is asked, by the name that RBAC and the audit log have for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,36 +104,66 @@ pub(super) struct Reply {
     pub(super) body: Zeroizing<Vec<u8>>,
 }
 
+impl Reply {
+    /// Until it may be asked again, if it says so in seconds (RFC 9110 section 10.2.3).
+    pub(super) fn seconds_to_wait(&self) -> Option<Duration> {
+        let seconds = self.retry_after.as_ref().and_then(|seconds| seconds.parse::<u32>().ok());
+        seconds.map(|seconds| Duration::from_secs(seconds.into()))
+    }
+}
+
 impl Place {
     /// Asks, and reads the answer whole, within the time-out.
     ///
     /// # Cancel safety
     /// A write that was sent may have happened.
     pub(super) async fn ask(&self, ask: &Ask) -> Result<Reply, Trouble> {
+        self.way.ask(|link| self.request(link, ask), LONGEST_ANSWER).await
+    }
+
+    /// Begins a watch: what it tells is read from the body.
+    pub(super) async fn follow(&self, ask: &Ask) -> Result<Body, Trouble> {
+        let way = &self.way;
+        let (link, _) = way.link().await.map_err(Trouble::Unsent)?;
+        let begun = time::timeout(way.access.timeout, async {
+            let response = way.send(&link, self.request(&link, ask)?).await?;
+            if response.status().as_u16() == 200 {
+                return Ok(response.into_body());
+            }
+            Err(Trouble::Refused(whole(response, LONGEST_ANSWER).await?))
+        });
+        let begun = begun.await.unwrap_or(Err(Trouble::Silent));
+        way.settle(&link, begun).await
+    }
+
+    fn request(&self, link: &Link, ask: &Ask) -> Result<Request<Body>, Trouble> {
+        let namespace = self.namespace_by(link).map_err(Trouble::Unsent)?;
+        let request = ask.request(namespace, &self.options.name);
+        request.map_err(|error| Trouble::cut(&link.server, error))
+    }
+}
+
+impl Way {
+    /// Sends what `request` makes, and reads the answer whole if it is at most `longest` bytes long, within the
+    /// time-out. Where the server does not know who asks, the credentials are read anew and it is asked once more.
+    ///
+    /// # Cancel safety
+    /// A write that was sent may have happened.
+    pub(super) async fn ask(
+        &self,
+        request: impl Fn(&Link) -> Result<Request<Body>, Trouble>,
+        longest: usize,
+    ) -> Result<Reply, Trouble> {
         let (link, is_new) = self.link().await.map_err(Trouble::Unsent)?;
-        let asked = self.ask_by(&link, ask).await;
+        let asked = self.ask_by(&link, request(&link)?, longest).await;
         let is_unknown_here = matches!(&asked, Err(Trouble::Refused(reply)) if reply.status == 401);
         if !is_unknown_here || is_new {
             return self.settle(&link, asked).await;
         }
         self.forget(&link).await;
         let (link, _) = self.link().await.map_err(Trouble::Unsent)?;
-        let asked = self.ask_by(&link, ask).await;
+        let asked = self.ask_by(&link, request(&link)?, longest).await;
         self.settle(&link, asked).await
-    }
-
-    /// Begins a watch: what it tells is read from the body.
-    pub(super) async fn follow(&self, ask: &Ask) -> Result<Body, Trouble> {
-        let (link, _) = self.link().await.map_err(Trouble::Unsent)?;
-        let begun = time::timeout(self.options.timeout, async {
-            let response = self.send(&link, ask).await?;
-            if response.status().as_u16() == 200 {
-                return Ok(response.into_body());
-            }
-            Err(Trouble::Refused(whole(response).await?))
-        });
-        let begun = begun.await.unwrap_or(Err(Trouble::Silent));
-        self.settle(&link, begun).await
     }
 
     /// After any failure but a refusal the way may be another one, and after a 401 so may the credentials.
@@ -147,21 +179,19 @@ impl Place {
         outcome
     }
 
-    async fn ask_by(&self, link: &Link, ask: &Ask) -> Result<Reply, Trouble> {
-        let exchange = async { whole(self.send(link, ask).await?).await };
-        let reply = time::timeout(self.options.timeout, exchange).await.unwrap_or(Err(Trouble::Silent))?;
+    async fn ask_by(&self, link: &Link, request: Request<Body>, longest: usize) -> Result<Reply, Trouble> {
+        let exchange = async { whole(self.send(link, request).await?, longest).await };
+        let reply = time::timeout(self.access.timeout, exchange).await.unwrap_or(Err(Trouble::Silent))?;
         if matches!(reply.status, 200 | 201) { Ok(reply) } else { Err(Trouble::Refused(reply)) }
     }
 
-    async fn send(&self, link: &Link, ask: &Ask) -> Result<Response<Body>, Trouble> {
-        let request = ask.request(&link.namespace, &self.options.name);
-        let request = request.map_err(|error| Trouble::cut(&link.server, error))?;
-        link.client.send(request).await.map_err(|error| self.failed(&link.server, error))
+    async fn send(&self, link: &Link, request: Request<Body>) -> Result<Response<Body>, Trouble> {
+        link.client.send(request).await.map_err(|error| failed(&link.server, error))
     }
 }
 
-/// The whole answer, unless it is longer than any Secret.
-async fn whole(response: Response<Body>) -> Result<Reply, Trouble> {
+/// The whole answer, unless it is longer than `longest` bytes.
+async fn whole(response: Response<Body>, longest: usize) -> Result<Reply, Trouble> {
     let (head, mut body) = response.into_parts();
     let header = |name| {
         let value = head.headers.get(name).and_then(|value| value.to_str().ok());
@@ -177,8 +207,8 @@ async fn whole(response: Response<Body>) -> Result<Reply, Trouble> {
         let frame =
             frame.map_err(|error| Trouble::Cut(Box::new(error) as Box<dyn StdError + Send + Sync>))?;
         let Ok(data) = frame.into_data() else { continue };
-        if reply.body.len() + data.len() > LONGEST_ANSWER {
-            return Err(Trouble::Cut("the answer is longer than any Secret".into()));
+        if reply.body.len() + data.len() > longest {
+            return Err(Trouble::Cut("the answer is longer than what was asked for can be".into()));
         }
         append(&mut reply.body, &data);
     }

@@ -1,11 +1,11 @@
-//! The way to the API server: whose credentials, which cluster, which namespace.
+//! The way to the API server: whose credentials, which cluster.
 //!
 //! The order is kubectl's: a kubeconfig that is named, `$KUBECONFIG`, `~/.kube/config`, and where there is none of these,
 //! the pod's own service account. kube reads a service account's token and its authority anew about once a minute; on top
 //! of that, everything is read anew after a failure, so that what was put right on disk is used without a restart.
 
-use std::path::Path;
-use std::sync::OnceLock;
+use std::error::Error as StdError;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -21,16 +21,21 @@ use secrecy::ExposeSecret;
 use tokio::sync::Mutex;
 use tower::{BoxError, ServiceBuilder};
 
-use super::KubernetesOptions;
 use super::plugin;
-use crate::uri::is_dns_name;
-use crate::{ErrorKind, ProviderError};
+use crate::ErrorKind;
 
-/// One Secret and how to get there.
-pub(super) struct Place {
-    pub(super) options: KubernetesOptions,
-    /// Once it is known.
-    namespace: OnceLock<String>,
+/// Who asks, and how long an answer may take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Access {
+    pub(super) kubeconfig: Option<PathBuf>,
+    pub(super) context: Option<String>,
+    /// Of one exchange, connecting included.
+    pub(super) timeout: Duration,
+}
+
+/// One API server and how to get there.
+pub(super) struct Way {
+    pub(super) access: Access,
     link: Mutex<Option<Link>>,
 }
 
@@ -38,6 +43,7 @@ pub(super) struct Place {
 #[derive(Clone)]
 pub(super) struct Link {
     pub(super) client: Client,
+    /// The pod's own, or the kubeconfig context's; empty where neither names one.
     pub(super) namespace: String,
     /// Scheme, host and port, for messages.
     pub(super) server: String,
@@ -47,59 +53,22 @@ pub(super) struct Link {
     number: u64,
 }
 
-impl Place {
-    pub(super) fn new(options: KubernetesOptions) -> Result<Self, ProviderError> {
-        let place = Self { namespace: OnceLock::new(), link: Mutex::new(None), options };
-        let KubernetesOptions { namespace, name, .. } = &place.options;
-        for (what, name) in namespace.iter().map(|name| ("namespace", name)).chain([("Secret", name)]) {
-            if !is_dns_name(name) {
-                let detail = format!(
-                    "{name:?} cannot be a {what}'s name: lower-case letters, digits, `-` and, in a Secret's, `.`"
-                );
-                // What stands where a name belongs may be a key.
-                return Err(ProviderError::new(
-                    ErrorKind::Misconfigured,
-                    "the Secret's name",
-                    if crate::looks_like_key(name) {
-                        format!("a key stands where a {what}'s name belongs")
-                    } else {
-                        detail
-                    },
-                ));
-            }
-        }
-        Ok(place)
-    }
-
-    /// As far as it is known: the one that is not configured is found with the way to the server.
-    pub(super) fn namespace(&self) -> Option<&str> {
-        self.options.namespace.as_deref().or_else(|| self.namespace.get().map(String::as_str))
-    }
-
-    /// `NAMESPACE/NAME`, as far as the namespace is known.
-    pub(super) fn location(&self) -> String {
-        let name = &self.options.name;
-        match self.namespace() {
-            Some(namespace) => format!("{namespace}/{name}"),
-            None => name.clone(),
-        }
-    }
-
-    pub(super) fn fault(&self, kind: ErrorKind, detail: impl Into<String>) -> ProviderError {
-        ProviderError::new(kind, self.location(), detail)
+impl Way {
+    /// Nothing is read yet.
+    pub(super) fn new(access: Access) -> Self {
+        Self { access, link: Mutex::new(None) }
     }
 
     /// The way that was used last, or a new one; and whether it is new.
     ///
     /// # Cancel safety
     /// What was not finished is begun again by the next call.
-    pub(super) async fn link(&self) -> Result<(Link, bool), ProviderError> {
+    pub(super) async fn link(&self) -> Result<(Link, bool), Unusable> {
         let mut last = self.link.lock().await;
         if let Some(link) = last.as_ref().filter(|link| is_current(link)) {
             return Ok((link.clone(), false));
         }
         let link = self.connect().await?;
-        let _ = self.namespace.set(link.namespace.clone());
         *last = Some(link.clone());
         Ok((link, true))
     }
@@ -112,13 +81,11 @@ impl Place {
         }
     }
 
-    async fn connect(&self) -> Result<Link, ProviderError> {
-        let options = self.options.clone();
+    async fn connect(&self) -> Result<Link, Unusable> {
+        let access = self.access.clone();
         // Files are read, and a kubeconfig may name a program that brings the credentials.
-        let opened = tokio::task::spawn_blocking(move || open(&options)).await;
-        let opened =
-            opened.unwrap_or_else(|error| Err(Unusable::new(ErrorKind::Unavailable, error.to_string())));
-        opened.map_err(|Unusable { kind, detail }| self.fault(kind, detail))
+        let opened = tokio::task::spawn_blocking(move || open(&access)).await;
+        opened.unwrap_or_else(|error| Err(Unusable::new(ErrorKind::Unavailable, error.to_string())))
     }
 }
 
@@ -129,13 +96,18 @@ fn is_current(link: &Link) -> bool {
 
 /// Why there is no way. In words of our own: what kube says may hold what a credential plugin printed.
 pub(super) struct Unusable {
-    kind: ErrorKind,
-    detail: String,
+    pub(super) kind: ErrorKind,
+    pub(super) detail: String,
+    pub(super) source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
 impl Unusable {
     pub(super) fn new(kind: ErrorKind, detail: impl Into<String>) -> Self {
-        Self { kind, detail: detail.into() }
+        Self { kind, detail: detail.into(), source: None }
+    }
+
+    pub(super) fn because(self, source: Box<dyn StdError + Send + Sync>) -> Self {
+        Self { source: Some(source), ..self }
     }
 
     pub(super) fn misconfigured(detail: impl Into<String>) -> Self {
@@ -144,19 +116,14 @@ impl Unusable {
 }
 
 /// Reads the configuration, runs the plugin that it may name, and makes the client. Blocking; nothing is sent.
-fn open(options: &KubernetesOptions) -> Result<Link, Unusable> {
-    let mut config = configuration(options)?;
-    // The keystore and whoever gave the order ask again by themselves.
+fn open(access: &Access) -> Result<Link, Unusable> {
+    let mut config = configuration(access)?;
+    // Whoever gave the order asks again by itself.
     config.default_retry = false;
-    let namespace = options.namespace.clone().unwrap_or_else(|| config.default_namespace.trim().to_owned());
-    if !is_dns_name(&namespace) {
-        return Err(Unusable::misconfigured(
-            "the pod or the kubeconfig's context names no namespace; name one yourself",
-        ));
-    }
+    let namespace = config.default_namespace.trim().to_owned();
     let server = server_of(&config)?;
-    let until = ask_plugin(&mut config, options.timeout)?;
-    let client = client(&config, options.timeout)?;
+    let until = ask_plugin(&mut config, access.timeout)?;
+    let client = client(&config, access.timeout)?;
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     Ok(Link { client, namespace, server, until, number })
 }
@@ -183,8 +150,8 @@ fn ask_plugin(config: &mut Config, limit: Duration) -> Result<Option<i64>, Unusa
     Ok(given.until)
 }
 
-fn configuration(options: &KubernetesOptions) -> Result<Config, Unusable> {
-    let KubernetesOptions { kubeconfig, context, .. } = options;
+fn configuration(access: &Access) -> Result<Config, Unusable> {
+    let Access { kubeconfig, context, .. } = access;
     let named = kubeconfig.as_deref();
     let read = match named {
         Some(path) => Kubeconfig::read_from(path).map(Some),
@@ -296,7 +263,7 @@ fn in_pod() -> Result<Config, Unusable> {
     })
 }
 
-/// Whether the key would go over the wire for everybody to see.
+/// Whether a key or a token would go over the wire for everybody to see.
 fn server_of(config: &Config) -> Result<String, Unusable> {
     let url = &config.cluster_url;
     let host = url.host().unwrap_or_default();
@@ -305,13 +272,13 @@ fn server_of(config: &Config) -> Result<String, Unusable> {
     let is_local = matches!(host, "127.0.0.1" | "[::1]" | "localhost");
     if url.scheme_str() == Some("http") && !is_local {
         return Err(Unusable::misconfigured(format!(
-            "{server} is spoken to without TLS, and the key would be read by whoever is in between; https is needed"
+            "{server} is spoken to without TLS, and what is said there would be read by whoever is in between; https is needed"
         )));
     }
     if config.accept_invalid_certs && !is_local {
         return Err(Unusable::misconfigured(format!(
-            "the kubeconfig takes any certificate for {server} (insecure-skip-tls-verify), and the key would be read by \
-             whoever is in between; give its authority, or its name as tls-server-name"
+            "the kubeconfig takes any certificate for {server} (insecure-skip-tls-verify), and what is said there \
+             would be read by whoever is in between; give its authority, or its name as tls-server-name"
         )));
     }
     Ok(server)

@@ -19,8 +19,8 @@ use tokio::time;
 use zeroize::Zeroizing;
 
 use super::ask::{Ask, Verb, append};
-use super::connect::Place;
 use super::fault::Trouble;
+use super::place::Place;
 use super::watch::{Heard, Looked};
 use crate::jitter::with_jitter;
 use crate::{ErrorKind, ProviderError};

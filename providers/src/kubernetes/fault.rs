@@ -4,14 +4,15 @@ use std::error::Error as StdError;
 use std::io;
 
 use super::ask::{Reply, Verb};
-use super::connect::{Place, credentials};
+use super::connect::{Unusable, credentials};
+use super::place::Place;
 use super::status::Status;
 use crate::{ErrorKind, ProviderError};
 
 /// Why there is no good answer.
 pub(super) enum Trouble {
     /// Nothing was sent.
-    Unsent(ProviderError),
+    Unsent(Unusable),
     /// The connection broke, or what came was no HTTP, after the request may have arrived.
     Cut(Box<dyn StdError + Send + Sync>),
     /// No whole answer within the time-out.
@@ -29,31 +30,31 @@ impl Trouble {
     }
 }
 
-impl Place {
-    /// Why the client could not be asked, or gave no answer.
-    pub(super) fn failed(&self, server: &str, error: kube::Error) -> Trouble {
-        let cause: Box<dyn StdError + Send + Sync> = match error {
-            kube::Error::Service(cause) => cause,
-            error => Box::new(error),
-        };
-        if let Some(error) = cause.downcast_ref::<kube::client::AuthError>() {
-            return Trouble::Unsent(self.fault(ErrorKind::Unauthenticated, credentials(error)));
-        }
-        let is_unsent =
-            cause.downcast_ref::<hyper_util::client::legacy::Error>().is_some_and(|error| error.is_connect());
-        if !is_unsent {
-            return Trouble::Cut(cause);
-        }
-        let detail = match root_of(&*cause) {
-            Root::Certificate(why) => format!(
-                "the certificate of {server} is not believed ({why}): the authority in the kubeconfig, or in the pod's \
-                 ca.crt, is not that of this API server"
-            ),
-            Root::Other(why) => format!("{server} cannot be reached: {why}"),
-        };
-        Trouble::Unsent(self.fault(ErrorKind::Unavailable, detail).with_source(cause))
+/// Why the client could not ask `server`, or got no answer.
+pub(super) fn failed(server: &str, error: kube::Error) -> Trouble {
+    let cause: Box<dyn StdError + Send + Sync> = match error {
+        kube::Error::Service(cause) => cause,
+        error => Box::new(error),
+    };
+    if let Some(error) = cause.downcast_ref::<kube::client::AuthError>() {
+        return Trouble::Unsent(Unusable::new(ErrorKind::Unauthenticated, credentials(error)));
     }
+    let is_unsent =
+        cause.downcast_ref::<hyper_util::client::legacy::Error>().is_some_and(|error| error.is_connect());
+    if !is_unsent {
+        return Trouble::Cut(cause);
+    }
+    let detail = match root_of(&*cause) {
+        Root::Certificate(why) => format!(
+            "the certificate of {server} is not believed ({why}): the authority in the kubeconfig, or in the pod's \
+             ca.crt, is not that of this API server"
+        ),
+        Root::Other(why) => format!("{server} cannot be reached: {why}"),
+    };
+    Trouble::Unsent(Unusable::new(ErrorKind::Unavailable, detail).because(cause))
+}
 
+impl Place {
     /// The provider's failure.
     pub(super) fn told(&self, verb: Verb, trouble: Trouble) -> ProviderError {
         // What was asked may have been done.
@@ -61,13 +62,19 @@ impl Place {
         let hint =
             if verb.is_write() { "; whether it was written is not known: load again to see" } else { "" };
         match trouble {
-            Trouble::Unsent(error) => error,
+            Trouble::Unsent(Unusable { kind, detail, source }) => {
+                let error = self.fault(kind, detail);
+                match source {
+                    Some(source) => error.with_source(source),
+                    None => error,
+                }
+            }
             Trouble::Cut(cause) => {
                 let detail = format!("the API server did not finish its answer{hint}");
                 self.fault(kind, detail).with_source(cause)
             }
             Trouble::Silent => {
-                let after = self.options.timeout.as_secs_f32();
+                let after = self.way.access.timeout.as_secs_f32();
                 self.fault(kind, format!("the API server did not answer within {after} s{hint}"))
             }
             Trouble::Strange(why, reply) => {
@@ -154,11 +161,11 @@ pub(super) const IMMUTABLE: &str = "the Secret is immutable, so nothing in it ca
 pub(super) const CERTIFICATE: &str = "the Secret is of the type kubernetes.io/tls, which another tool keeps; keep the ring \
                                       in an Opaque Secret of its own";
 
-const UNAUTHORIZED: &str = "the API server does not know who asks (401): the token has expired or was revoked, or is \
+pub(super) const UNAUTHORIZED: &str = "the API server does not know who asks (401): the token has expired or was revoked, or is \
                             another cluster's";
 
 /// What came, for whoever has to find out who sent it.
-fn seen(reply: &Reply) -> String {
+pub(super) fn seen(reply: &Reply) -> String {
     let media_type = match &*reply.media_type {
         "" => "no content type",
         told => MEDIA_TYPES.iter().find(|known| told.starts_with(**known)).unwrap_or(&"another content type"),
@@ -166,9 +173,9 @@ fn seen(reply: &Reply) -> String {
     format!("{}, {media_type}, {} bytes", reply.status, reply.body.len())
 }
 
-fn after(reply: &Reply) -> String {
-    let seconds = reply.retry_after.as_ref().and_then(|seconds| seconds.parse::<u32>().ok());
-    seconds.map(|seconds| format!(", to be asked again after {seconds} s")).unwrap_or_default()
+pub(super) fn after(reply: &Reply) -> String {
+    let wait = reply.seconds_to_wait();
+    wait.map(|wait| format!(", to be asked again after {} s", wait.as_secs())).unwrap_or_default()
 }
 
 /// Those that tell gateways apart; a header may hold anything.

@@ -2,8 +2,8 @@
 
 use super::KubernetesProvider;
 use super::ask::{Ask, Reply, Verb};
-use super::connect::Place;
 use super::fault::Trouble;
+use super::place::Place;
 use super::secret::Secret;
 use crate::{ErrorKind, ProviderError, Record, Revision};
 

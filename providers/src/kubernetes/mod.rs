@@ -31,12 +31,14 @@
 //! A `kubernetes.io/tls` Secret is read and never written: it is another tool's. Of a Secret that is immutable nothing
 //! can be changed. Values are wiped here; the buffers of the HTTP and TLS libraries that they came through are not ours.
 
+mod api_server;
 mod ask;
 mod connect;
 mod events;
 mod fault;
 mod load;
 mod options;
+mod place;
 mod plugin;
 mod secret;
 mod status;
@@ -46,13 +48,14 @@ mod write;
 use std::fmt;
 use std::sync::Arc;
 
+pub use api_server::{ApiServer, ApiServerError, ApiServerOptions};
 pub use options::{DEFAULT_POLL, DEFAULT_TIMEOUT, DEFAULT_WATCH, KubernetesOptions};
 pub use plugin::end_credential_plugins;
 
 use crate::{
     Advice, BoxFuture, Change, Description, Entries, ProviderError, Record, Revision, SecretProvider,
 };
-use connect::Place;
+use place::Place;
 use watch::Hints;
 use write::{Run, rehearsed};
 

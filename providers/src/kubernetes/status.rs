@@ -60,6 +60,17 @@ impl Status {
         is_of_it.then_some(if is_service_account(user) { user } else { "this identity" })
     }
 
+    /// Who lacks the right to `verb` what is no Secret: an object of the cluster, or a path.
+    pub(super) fn without_right_to(&self, verb: &str) -> Option<&str> {
+        let (object, rest) = self.message.split_once("forbidden: User \"")?;
+        let (user, rest) = rest.split_once('"')?;
+        let is_of_it = !object.trim_end_matches(" is ").contains(' ')
+            && [format!(" cannot {verb} resource \""), format!(" cannot {verb} path \"")]
+                .iter()
+                .any(|begin| rest.starts_with(begin));
+        is_of_it.then_some(if is_service_account(user) { user } else { "this identity" })
+    }
+
     /// Why, as far as it can be told: the cause, the reason's name, and the fields that it is about.
     pub(super) fn why(&self) -> String {
         let mut why = self.cause();
@@ -194,6 +205,22 @@ mod tests {
         assert_eq!(status(&rbac(account, "get")).without_right(Verb::Update), None);
         let webhook = format!("admission webhook \"a.b.c\" denied the request: {}", rbac(account, "update"));
         assert_eq!(status(&webhook).without_right(Verb::Update), None);
+    }
+
+    #[test]
+    fn a_missing_right_to_a_review_or_a_path_names_who() {
+        let account = "system:serviceaccount:ns:oneseal";
+        let review = format!(
+            "tokenreviews.authentication.k8s.io is forbidden: User \"{account}\" cannot create resource \"tokenreviews\" in \
+             API group \"authentication.k8s.io\" at the cluster scope"
+        );
+        assert_eq!(status(&review).without_right_to("create"), Some(account));
+        assert_eq!(status(&review).without_right_to("get"), None);
+        let path = |user: &str| format!("forbidden: User \"{user}\" cannot get path \"/openid/v1/jwks\"");
+        assert_eq!(status(&path(account)).without_right_to("get"), Some(account));
+        assert_eq!(status(&path("alice@example.com")).without_right_to("get"), Some("this identity"));
+        let quoted = format!("admission webhook \"a.b.c\" denied the request: {review}");
+        assert_eq!(status(&quoted).without_right_to("create"), None);
     }
 
     #[test]

@@ -15,8 +15,8 @@ use tokio::task::JoinSet;
 use tokio::time;
 
 use super::KubernetesProvider;
-use super::connect::Place;
 use super::events::Watcher;
+use super::place::Place;
 use super::secret::Secret;
 use crate::Revision;
 use crate::jitter::with_jitter;

@@ -2,9 +2,9 @@
 
 use super::KubernetesProvider;
 use super::ask::{Ask, Verb};
-use super::connect::Place;
 use super::fault::{CERTIFICATE, IMMUTABLE, Trouble};
 use super::load::secret_in;
+use super::place::Place;
 use super::secret::Secret;
 use crate::{Change, Description, Entries, ErrorKind, ProviderError, Revision};
 

@@ -4,6 +4,7 @@
 #![cfg(feature = "kubernetes")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod api_server;
 #[path = "../common/mod.rs"]
 mod common;
 mod conformance;
