@@ -4,7 +4,11 @@ use oneseal_keystore::findings::Code;
 
 /// Every code that [`Builder::build`](crate::Builder::build) can report, the keystore's included.
 pub fn all_codes() -> Vec<&'static Code> {
-    [oneseal_keystore::all_codes(), CODES.to_vec()].concat()
+    #[cfg(feature = "proofs")]
+    let of_proofs = crate::proofs::kubernetes::CODES;
+    #[cfg(not(feature = "proofs"))]
+    let of_proofs = &[];
+    [&oneseal_keystore::all_codes(), CODES, of_proofs].concat()
 }
 
 static CODES: &[&Code] = &[

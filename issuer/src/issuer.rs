@@ -168,6 +168,7 @@ impl Issuer {
     /// Appends all metrics to `out` without the closing `# EOF`, for a program that has metrics of its own to add.
     pub fn write_metrics(&self, out: &mut String) {
         self.metrics().write(out);
+        self.proofs().write_metrics(out);
     }
 
     pub(crate) fn issuer_json(&self) -> &str {

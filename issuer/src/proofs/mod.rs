@@ -8,11 +8,17 @@
 //! decide. A token goes to nobody before its signature is found good, and then to nobody but the cluster whose key
 //! that was.
 
+#[cfg(feature = "proofs")]
+pub(crate) mod kubernetes;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+
+#[cfg(feature = "proofs")]
+pub use kubernetes::{Cluster, ClusterBuilder, KubernetesProof, Review};
 
 use crate::Issuer;
 use crate::workload::VerifiedWorkload;
@@ -37,6 +43,11 @@ pub trait Proof: fmt::Debug + Send + Sync + 'static {
     /// # Cancel safety
     /// A future that is dropped may have used up a token that can be used once.
     fn verify<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<VerifiedWorkload, ProofError>>;
+
+    /// Appends what it counts as OpenMetrics text, without the `# EOF` that ends it. By default nothing.
+    fn write_metrics(&self, out: &mut String) {
+        let _ = out;
+    }
 }
 
 /// How a proof is handed over.
@@ -124,6 +135,13 @@ impl Proofs {
         [Grant::TokenExchange, Grant::JwtBearer]
             .into_iter()
             .filter(|grant| self.0.iter().any(|proof| proof.grant() == *grant))
+    }
+
+    /// What each of them counts.
+    pub(crate) fn write_metrics(&self, out: &mut String) {
+        for proof in &self.0 {
+            proof.write_metrics(out);
+        }
     }
 
     fn find(&self, grant: Grant, issuer: &str) -> Option<&Arc<dyn Proof>> {

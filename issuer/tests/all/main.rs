@@ -5,6 +5,8 @@ mod support;
 
 mod atomicity;
 mod building;
+#[cfg(feature = "proofs")]
+mod clusters;
 mod documents;
 mod metrics;
 mod minting;

@@ -136,7 +136,7 @@ struct Family {
 }
 
 /// The registry's text as a Markdown table, by name.
-fn table(text: &str) -> String {
+pub(crate) fn table(text: &str) -> String {
     let mut families: BTreeMap<String, Family> = BTreeMap::new();
     let mut last = String::new();
     for line in text.lines().filter(|line| *line != "# EOF") {

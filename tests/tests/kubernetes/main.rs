@@ -8,6 +8,7 @@ mod image;
 mod manifests;
 mod outage;
 mod page;
+mod proofs;
 mod secret;
 mod shipped;
 mod support;
