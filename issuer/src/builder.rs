@@ -26,7 +26,7 @@ use crate::metrics::Metrics;
 use crate::pool::Pool;
 use crate::proofs::{Proof, Proofs};
 use crate::published::Live;
-use crate::rules::{Rule, Rules};
+use crate::rules::{Rule, RuleSet, Rules};
 use crate::tasks::Tasks;
 
 /// What an issuer is to be. Made by [`Issuer::builder`].
@@ -278,8 +278,8 @@ impl Builder {
     }
 
     fn make_rules(&mut self, url: &IssuerUrl) -> Rules {
-        let rules = std::mem::take(&mut self.rules);
-        Rules::new(url, self.algorithms.clone(), rules, std::mem::take(&mut self.admin_audiences))
+        let rules = RuleSet::new(std::mem::take(&mut self.rules));
+        Rules::new(url, None, self.algorithms.clone(), rules, std::mem::take(&mut self.admin_audiences))
     }
 
     async fn open(&self, issuer: IssuerUrl) -> Result<(Keystore, Follower), Findings> {

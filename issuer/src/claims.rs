@@ -81,6 +81,8 @@ impl TokenLifetime {
     pub const MIN: Self = Self(60);
     /// One day: Google refuses an older `iat`, Entra a life above 25 h.
     pub const MAX: Self = Self(24 * 3600);
+    /// What a rule gives that names no life.
+    pub(crate) const HOUR: Self = Self(3600);
 
     /// Checks the bounds.
     ///

@@ -16,6 +16,13 @@ static CODES: &[&Code] = &[
     &ALGORITHM_TWICE,
     &SIGNING_THREADS,
     &RULE_MALFORMED,
+    &RULE_UNKNOWN_NAME,
+    &RULE_UNKNOWN_VOUCHER,
+    &RULE_NAME_TAKEN,
+    &RULE_TEMPLATE_AMBIGUOUS,
+    &RULE_CLAIMS,
+    &RULE_SESSION_TAGS,
+    &RULE_SUBJECT_SHARED,
     &RULE_OWN_AUDIENCE,
     &RULE_UNREACHABLE,
     &RULE_TTL_CLAMPED,
@@ -40,8 +47,44 @@ pub(crate) static SIGNING_THREADS: Code = Code::refused(
 );
 pub(crate) static RULE_MALFORMED: Code = Code::refused(
     "rule.malformed",
-    "A rule names an audience or a life that no token can have.",
-    "Correct the named value.",
+    "A part of a rule is none that it could be: a name, an audience, a life, a condition or a template.",
+    "Correct the named part; docs/rules.md says what may stand there.",
+);
+pub(crate) static RULE_UNKNOWN_NAME: Code = Code::refused(
+    "rule.unknown_name",
+    "A condition or template asks for a fact that the proof of these workloads does not give.",
+    "Name one of the facts of docs/rules.md, or a claim as claims./POINTER.",
+);
+pub(crate) static RULE_UNKNOWN_VOUCHER: Code = Code::refused(
+    "rule.unknown_voucher",
+    "A rule is for a cluster or an assertion issuer that is not configured, so nobody could vouch for its workloads.",
+    "Correct the name, or configure it by [[cluster]] or [[assertion_issuer]].",
+);
+pub(crate) static RULE_NAME_TAKEN: Code = Code::refused(
+    "rule.name_taken",
+    "Two rules have one name, so an audit line would not tell which of them decided.",
+    "Give each rule a name of its own.",
+);
+pub(crate) static RULE_TEMPLATE_AMBIGUOUS: Code = Code::refused(
+    "rule.template_ambiguous",
+    "Two values stand in a template so close that two different workloads could get one text.",
+    "Put a character between them that no value can hold, such as : or /.",
+);
+pub(crate) static RULE_CLAIMS: Code = Code::refused(
+    "rule.claims",
+    "A rule adds a claim that no token can have, or that is the issuer's own.",
+    "Rename, shorten or leave out the named claim.",
+);
+pub(crate) static RULE_SESSION_TAGS: Code = Code::refused(
+    "rule.session_tags",
+    "AWS would refuse the session tags that a rule writes.",
+    "Keep within 50 tags, keys of 128 and values of 256 characters: letters, digits, space and _ . : / = + - @.",
+);
+pub(crate) static RULE_SUBJECT_SHARED: Code = Code::warning(
+    "rule.subject_shared",
+    "Workloads that different clusters or assertion issuers vouch for can get one sub, so that no relying party could \
+     tell them apart.",
+    "Put {cluster} or {assertion_issuer} into the sub, unless they are meant to be one.",
 );
 pub(crate) static RULE_OWN_AUDIENCE: Code = Code::refused(
     "rule.own_audience",
@@ -50,7 +93,7 @@ pub(crate) static RULE_OWN_AUDIENCE: Code = Code::refused(
 );
 pub(crate) static RULE_UNREACHABLE: Code = Code::warning(
     "rule.unreachable",
-    "An earlier rule for the same audience decides, so this one never does.",
+    "Whatever the rule matches an earlier one matches before, so this one never decides.",
     "Remove one of the two, or put the intended one first.",
 );
 pub(crate) static RULE_TTL_CLAMPED: Code = Code::warning(
@@ -66,6 +109,6 @@ pub(crate) static RULE_ALGORITHM_UNLISTED: Code = Code::refused(
 pub(crate) static RULE_NONE: Code = Code::info(
     "rule.none",
     "No rule allows anything, so nothing can be minted here; documents are served.",
-    "Set admin.mint = true and admin.mint_audiences = [\"AUDIENCE\"] if this process is meant to mint; in the library, \
-     Builder::allow.",
+    "If this process is meant to mint, give it a [[rule]], or admin.mint = true and admin.mint_audiences = \
+     [\"AUDIENCE\"]; in the library, Builder::allow or Builder::rule.",
 );

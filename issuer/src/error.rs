@@ -1,5 +1,6 @@
 //! Why a token was not minted, or not believed.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use oneseal_coordination::UnixTime;
@@ -7,6 +8,7 @@ use oneseal_keystore::findings::Code;
 use oneseal_keystore::{Algorithm, verify};
 
 use crate::claims::{Audience, ClaimError, TokenLifetime};
+use crate::rules::Unwritable;
 
 /// Why a token was not minted. Every text says what to do about it; none holds a secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -69,13 +71,27 @@ pub enum MintError {
     )]
     PublicOnly,
     /// No rule allows this audience.
-    #[error("no rule allows tokens for the audience {0}; allow it when the issuer is built, if it should be")]
+    #[error(
+        "no rule lets this workload have tokens for the audience {0}; if one should, `oneseal rules preview` says why none does"
+    )]
     NotAllowed(Audience),
     /// Nobody has said what its `sub` is.
     #[error(
         "neither whoever vouches for the workload nor the rule says what its `sub` is; give the rule a `sub`"
     )]
     NoSubject,
+    /// A rule matches, and what it has to write cannot be made of what is known of the workload.
+    #[error(
+        "the rule {rule} cannot write `{part}`: {why}; correct the rule, or what is said of the workload"
+    )]
+    Unwritable {
+        /// Which rule, by its name.
+        rule: Arc<str>,
+        /// Which part of it, such as `sub` or `claims.team`.
+        part: String,
+        /// Why.
+        why: Unwritable,
+    },
     /// The audience is this issuer or its token endpoint.
     #[error(
         "the audience {0} is this issuer itself, whose token must not be its own proof; name the relying party"
@@ -132,6 +148,7 @@ impl MintError {
             | Self::PublicOnly
             | Self::NotAllowed(_)
             | Self::NoSubject
+            | Self::Unwritable { .. }
             | Self::OwnAudience(_)
             | Self::AlgorithmNotAllowed { .. }
             | Self::LifetimeTooLong { .. }
@@ -152,6 +169,7 @@ impl MintError {
             Self::PublicOnly => "public_only",
             Self::NotAllowed(_)
             | Self::NoSubject
+            | Self::Unwritable { .. }
             | Self::OwnAudience(_)
             | Self::AlgorithmNotAllowed { .. } => "not_allowed",
             Self::LifetimeTooLong { .. } | Self::LifetimeTooShort { .. } | Self::Invalid(_) => "invalid",

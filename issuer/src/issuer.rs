@@ -12,13 +12,14 @@ use tokio_util::sync::DropGuard;
 
 use crate::builder::Builder;
 use crate::claims::Audience;
+use crate::codes::RULE_NONE;
 use crate::error::VerifyError;
 use crate::health::{self, Health};
 use crate::metrics::Metrics;
 use crate::pool::Pool;
 use crate::proofs::Proofs;
 use crate::published::Live;
-use crate::rules::Rules;
+use crate::rules::{RuleSet, Rules};
 use crate::verify::{self, Claims};
 
 /// An OIDC issuer in this process. Cheap to clone; all clones are one. Several issuers can live side by side.
@@ -107,6 +108,28 @@ impl Issuer {
     /// [`Executor::recover`](oneseal_keystore::executor::Executor::recover). `None` where the provider is read once.
     pub fn kept(&self) -> Option<Arc<Kept>> {
         self.keystore().kept()
+    }
+
+    /// The rules in force.
+    pub fn current_rules(&self) -> Arc<RuleSet> {
+        self.rules().current()
+    }
+
+    /// Puts these rules in the place of those in force, all of them at once, unless something is wrong with them; what
+    /// admin callers may mint for besides stays. Warnings come back.
+    ///
+    /// # Errors
+    /// All that is wrong with them, warnings among it. The rules in force stay.
+    pub fn set_rules(&self, rules: RuleSet) -> Result<Findings, Findings> {
+        let snapshot = self.snapshot();
+        let mut findings = self.rules().check_set(&rules, snapshot.mode());
+        findings.extend(rules.check_against(snapshot.rotation()));
+        if findings.has_errors() {
+            findings.drop_if_refused(RULE_NONE.name);
+            return Err(findings);
+        }
+        self.rules().replace(rules);
+        Ok(findings)
     }
 
     /// Tells what another clock that is trusted more, such as a database's, read when this host's boot clock read `at`:

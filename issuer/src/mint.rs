@@ -17,7 +17,7 @@ use crate::claims::{Audience, ExtraClaims, Subject};
 use crate::error::MintError;
 use crate::pool::PoolError;
 use crate::published::Published;
-use crate::rules::Grant;
+use crate::rules::{Grant, Known};
 use crate::workload::VerifiedWorkload;
 
 /// What is asked for beside whom it is for. Everything left out is decided by the rule.
@@ -191,7 +191,7 @@ impl Issuer {
         let published = self.live().published_full();
         let rotation = published.snapshot.rotation();
         self.check_clock(rotation)?;
-        let grant = self.rules().decide(workload, request, rotation)?;
+        let grant = self.rules().decide(&Known::of(workload), request, rotation)?;
         let extra = extra_claims(workload, &grant.claims, &request.claims)?;
         let signer = published
             .snapshot

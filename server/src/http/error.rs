@@ -225,6 +225,7 @@ impl From<MintError> for ApiError {
             )),
             MintError::OwnAudience(_)
             | MintError::NoSubject
+            | MintError::Unwritable { .. }
             | MintError::AlgorithmNotAllowed { .. }
             | MintError::LifetimeTooLong { .. } => Self::denied(error.to_string()),
             MintError::LifetimeTooShort { .. } | MintError::Invalid(_) => Self::invalid(error.to_string()),
