@@ -296,7 +296,7 @@ fn claims_and_tags_are_written_or_the_mint_is_refused_with_rule_and_placeholder(
     );
     let secret = "s3cr3t".repeat(30);
     let refused = grant(&rules, &cluster("prod"), &facts(&secret, "x")).expect_err("too long");
-    let words = "the rule ci cannot write `sub`: `sub` is 192 bytes long; it must have 1 to 127";
+    let words = "the rule ci cannot write `sub`: `sub` is 191 bytes long; it must have 1 to 127";
     assert!(refused.to_string().starts_with(words), "{refused}");
     assert!(!refused.to_string().contains("s3cr3t"));
 }
