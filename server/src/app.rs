@@ -20,7 +20,9 @@ use crate::http::request_id::X_REQUEST_ID;
 pub(crate) fn issuer(config: &Config, allow_key_replacement: bool) -> Builder {
     let settings = &config.settings;
     let audiences = if settings.admin.mint { settings.admin.mint_audiences.as_slice() } else { &[] };
-    key_only(config.issuer.as_str(), &config.provider, &config.unlocking, &settings.algorithms)
+    let builder = key_only(config.issuer.as_str(), &config.provider, &config.unlocking, &settings.algorithms);
+    let builder = settings.rules.iter().fold(builder, |builder, rule| builder.rule(rule.clone()));
+    builder
         .rotation(settings.rotation.clone())
         .allow_key_replacement(allow_key_replacement)
         .reserve_header(X_REQUEST_ID)

@@ -26,6 +26,7 @@ mod quickstart;
 mod ready_file;
 mod refusals;
 mod report;
+mod rules_file;
 mod state;
 mod times;
 mod tls;

@@ -33,6 +33,7 @@ use crate::http::listener::serve;
 use crate::http::{admin, documents, ops};
 use crate::metrics::Listener;
 use crate::notify::Notifier;
+use crate::rules_file::RulesFile;
 use crate::state::State;
 use crate::tls::Tls;
 
@@ -52,6 +53,8 @@ pub(crate) struct Server {
     admin_file: Option<SocketFile>,
     /// Told by SIGHUP: look at the files of TLS again.
     look_again: Arc<Notify>,
+    /// Told by SIGHUP: look at the rules again.
+    reread_rules: Arc<Notify>,
 }
 
 /// What may differ from one server to another.
@@ -71,6 +74,8 @@ pub(crate) struct Limits {
     pub(crate) ops_url: Option<String>,
     /// What the fleet shares, if it does.
     pub(crate) database: Option<Database>,
+    /// Where its rules stand, if in a file.
+    pub(crate) rules: Option<RulesFile>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +86,7 @@ enum Part {
     AdminTcp,
     Tasks,
     Certificate,
+    Rules,
     Beat,
     Peers,
     Events,
@@ -109,9 +115,11 @@ impl Server {
             stop_tasks: CancellationToken::new(),
             admin_file: None,
             look_again: Arc::new(Notify::new()),
+            reread_rules: Arc::new(Notify::new()),
         };
         server.follow(tasks).await;
         server.follow_events();
+        server.follow_rules(limits.rules.clone());
         server.listen(sockets, tls, &limits);
         server.beat(limits.ops_url.as_deref());
         server.state.set_ready();
@@ -123,7 +131,7 @@ impl Server {
     ///
     /// 0 after a signal, 70 if a part ended by itself, 128 + its number if a second signal cut the end short.
     pub(crate) async fn run(mut self, times: &Process, signals: &mut Signals, notifier: &Notifier) -> Exit {
-        signals.on_hangup(Arc::clone(&self.look_again));
+        signals.on_hangup([&self.look_again, &self.reread_rules].map(Arc::clone));
         let (exit, delay, why) = tokio::select! {
             // Both only say that the end has come; neither can be lost.
             stop = signals.next() => {
@@ -174,6 +182,15 @@ impl Server {
         if let Some(follower) = self.state.events.clone() {
             let stop = self.stop_tasks.clone();
             self.spawn(Part::Events, async move { follower.run(stop).await });
+        }
+    }
+
+    fn follow_rules(&mut self, file: Option<RulesFile>) {
+        self.state.metrics.set_rules(self.state.issuer.current_rules().len(), SystemClock.wall());
+        if let Some(file) = file {
+            let (state, stop) = (Arc::clone(&self.state), self.stop_tasks.clone());
+            let nudge = Arc::clone(&self.reread_rules);
+            self.spawn(Part::Rules, file.follow(state, nudge, stop));
         }
     }
 
@@ -290,6 +307,7 @@ impl Server {
                 Part::Ops,
                 Part::Tasks,
                 Part::Certificate,
+                Part::Rules,
                 Part::Beat,
                 Part::Peers,
                 Part::Events,
@@ -341,7 +359,7 @@ pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hangup: Signal,
-    on_hangup: Option<Arc<Notify>>,
+    on_hangup: Vec<Arc<Notify>>,
     input: Option<JoinHandle<()>>,
 }
 
@@ -361,14 +379,14 @@ impl Signals {
             terminate: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,
             hangup: listen(SignalKind::hangup())?,
-            on_hangup: None,
+            on_hangup: Vec::new(),
             input,
         })
     }
 
-    /// Tells this one of each SIGHUP from now on.
-    fn on_hangup(&mut self, tell: Arc<Notify>) {
-        self.on_hangup = Some(tell);
+    /// Tells these of each SIGHUP from now on.
+    fn on_hangup(&mut self, tell: impl IntoIterator<Item = Arc<Notify>>) {
+        self.on_hangup = tell.into_iter().collect();
     }
 
     /// The next one.
@@ -393,7 +411,7 @@ impl Signals {
                 }
                 // It means: read your files again. All of them are followed anyhow; ending would be the default.
                 _ = self.hangup.recv() => {
-                    tracing::info!("SIGHUP: looking at the TLS files, if any; the signing key is followed by itself");
+                    tracing::info!("SIGHUP: looking at the TLS files, if any, and at the rules; the signing key is followed by itself");
                     self.on_hangup.iter().for_each(|tell| tell.notify_one());
                 }
             }
@@ -496,6 +514,7 @@ mod tests {
                 fleet: None,
                 ops_url: None,
                 database: None,
+                rules: None,
             },
         )
         .await

@@ -81,6 +81,11 @@ pub(crate) struct ServerMetrics {
     displaced: [Counter; Listener::ALL.len()],
     admin_auth: [Counter; Verdict::ALL.len()],
     event_streams: Gauge,
+    rules: Gauge,
+    /// In Unix seconds.
+    rules_loaded: Gauge,
+    /// By outcome.
+    rules_reloads: [Counter; OUTCOMES.len()],
     tls_reloads: [Counter; OUTCOMES.len()],
     handshake_failures: [Counter; HandshakeFailure::ALL.len()],
     /// Without TLS it has no sample: an alert on a certificate that is not there would never end.
@@ -125,6 +130,21 @@ impl ServerMetrics {
         );
         let event_streams = Gauge::default();
         registry.register("oneseal_event_streams", "Streams of events open now", event_streams.clone());
+        let rules = Gauge::default();
+        registry.register("oneseal_rules", "Rules in force", rules.clone());
+        let rules_loaded = Gauge::default();
+        registry.register_with_unit(
+            "oneseal_rules_loaded_timestamp",
+            "When the rules in force were taken, since the Unix epoch",
+            Unit::Seconds,
+            rules_loaded.clone(),
+        );
+        let rules_reloads = Family::<[Label; 1], Counter>::default();
+        registry.register(
+            "oneseal_rules_reloads",
+            "Changes of the configuration file, by whether its rules are in force",
+            rules_reloads.clone(),
+        );
         let tls_reloads = Family::<[Label; 1], Counter>::default();
         let handshake_failures = Family::<[Label; 1], Counter>::default();
         let certificate_ends = Family::<[Label; 1], Gauge>::default();
@@ -159,6 +179,9 @@ impl ServerMetrics {
             admin_auth: Verdict::ALL
                 .map(|verdict| admin_auth.get_or_create_owned(&[("result", verdict.as_str())])),
             event_streams,
+            rules,
+            rules_loaded,
+            rules_reloads: OUTCOMES.map(|outcome| rules_reloads.get_or_create_owned(&[("outcome", outcome)])),
             tls_reloads: OUTCOMES.map(|outcome| tls_reloads.get_or_create_owned(&[("outcome", outcome)])),
             handshake_failures: HandshakeFailure::ALL
                 .map(|failure| handshake_failures.get_or_create_owned(&[("reason", failure.as_str())])),
@@ -169,6 +192,17 @@ impl ServerMetrics {
     /// Somebody has called the admin API over TCP.
     pub(crate) fn count_admin_auth(&self, verdict: Verdict) {
         self.admin_auth[verdict as usize].inc();
+    }
+
+    /// So many rules are in force since then.
+    pub(crate) fn set_rules(&self, count: usize, since: UnixTime) {
+        self.rules.set(i64::try_from(count).unwrap_or(i64::MAX));
+        self.rules_loaded.set(since.as_secs());
+    }
+
+    /// The configuration file has changed, and its rules are in force now or are refused.
+    pub(crate) fn count_rules_reload(&self, is_used: bool) {
+        self.rules_reloads[usize::from(!is_used)].inc();
     }
 
     /// The files of TLS have changed, for a pair that is used now or for something that is not.

@@ -11,6 +11,7 @@ use crate::fleet::Membership;
 use crate::http::admin::EventSeats;
 use crate::http::request_id::RequestIds;
 use crate::metrics::ServerMetrics;
+use crate::rules_file::Standing;
 
 /// The state of a running server. One for each process; everything in it is changed by atomic operations alone.
 #[derive(Debug)]
@@ -27,6 +28,8 @@ pub(crate) struct State {
     pub(crate) event_seats: Arc<EventSeats>,
     /// This replica among the others, where there is a database.
     pub(crate) fleet: Option<Arc<Membership>>,
+    /// What has become of the rules.
+    pub(crate) rules: Standing,
     /// Ends what would go on for ever: cancelled when the end begins.
     ending: CancellationToken,
     is_ready: AtomicBool,
@@ -43,6 +46,7 @@ impl State {
             events: None,
             event_seats: Arc::default(),
             fleet: None,
+            rules: Standing::new(),
             ending: CancellationToken::new(),
             is_ready: AtomicBool::new(false),
             is_draining: AtomicBool::new(false),

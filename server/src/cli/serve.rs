@@ -23,6 +23,7 @@ use crate::lifecycle::{Limits, Server, Signals};
 use crate::logging::{self, LogFormat};
 use crate::notify::Notifier;
 use crate::ready_file::{Addresses, ReadyFile};
+use crate::rules_file::RulesFile;
 use crate::tls::{Tls, is_authority};
 use crate::whole_file::{self, WholeFile};
 use crate::{app, output, report};
@@ -64,7 +65,13 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     } = args;
     // Before configuration, which may hold a key itself.
     let hardened = if allow_debugging { Ok(()) } else { hardening::deny_dumps() };
-    let (config, remarks) = match Config::load(overrides.sources(globals).dev_tls(dev_tls)) {
+    let again = {
+        let (overrides, globals) = (overrides.clone(), globals.clone());
+        move || overrides.clone().sources(&globals).dev_tls(dev_tls)
+    };
+    let sources = again();
+    let file = sources.file();
+    let (config, remarks) = match Config::load(sources) {
         Ok(loaded) => loaded,
         Err(mistakes) => {
             let format = globals.log_format.unwrap_or(LogFormat::Auto);
@@ -87,9 +94,11 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     }
 
     let membership = app::membership(&config)?;
+    let rules = file.map(|file| RulesFile::new(file, again, config.settings.effective.clone()));
     let starting = Starting {
         config,
         remarks,
+        rules,
         membership: membership.clone(),
         allow_key_replacement,
         ready_file,
@@ -117,6 +126,7 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
 struct Starting {
     config: Config,
     remarks: Findings,
+    rules: Option<RulesFile>,
     membership: Option<Arc<Membership>>,
     allow_key_replacement: bool,
     ready_file: Option<PathBuf>,
@@ -161,6 +171,7 @@ impl Starting {
         let Self {
             mut config,
             mut remarks,
+            rules,
             membership,
             allow_key_replacement,
             ready_file,
@@ -233,6 +244,7 @@ impl Starting {
             limits.instance = membership.instance().to_owned();
         }
         limits.fleet = membership;
+        limits.rules = rules;
         let server = Server::start(issuer, tasks, sockets, tls.as_ref(), limits).await;
         let ca = tls.as_ref().and_then(|tls| tls.development_ca.as_deref());
         let ca_file = ca.map(|pem| write_ca(dev_tls_ca, pem)).transpose()?;
@@ -336,6 +348,7 @@ fn limits(config: &Config, executor: Executor) -> Result<Limits, Failure> {
         fleet: None,
         ops_url: None,
         database,
+        rules: None,
     })
 }
 

@@ -19,6 +19,7 @@ use super::hint;
 use super::kek;
 use super::list::Lists;
 use super::origin::Rank;
+use super::rule;
 use super::sources::Gathered;
 use super::times;
 use super::tls;
@@ -98,10 +99,25 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
         findings.push(&codes::NO_EFFECT, values.place("provider.max_lag"), message);
     }
     let effective = effective(&values, &lists, issuer.as_ref());
+    let algorithms = algorithms(&values);
+    let rules = rule::choose(
+        lists.take("rule"),
+        &rule::Around {
+            issuer: issuer.as_ref(),
+            algorithms: &algorithms,
+            rotation: &rotation,
+            clusters: names(&lists, "cluster"),
+            assertion_issuers: names(&lists, "assertion_issuer"),
+        },
+        &mut findings,
+    );
+    let cluster_issuers = lists.of("cluster").iter();
+    let cluster_issuers =
+        cluster_issuers.filter_map(|item| item.text("name").zip(item.text("issuer"))).collect();
     let assertion_issuers =
         assertion_issuer::choose(lists.take("assertion_issuer"), issuer.as_ref(), &mut findings);
     let settings = Settings {
-        algorithms: algorithms(&values),
+        algorithms,
         self_check,
         fleet: text(&values, "ring.fleet").or_else(|| fleet_of_ring(&values)),
         database,
@@ -128,6 +144,8 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
         rotation,
         log_filter,
         assertion_issuers,
+        rules,
+        cluster_issuers,
         lists,
         effective,
     };
@@ -145,6 +163,11 @@ fn effective(values: &Values, lists: &Lists, issuer: Option<&IssuerUrl>) -> Effe
         }
         _ => effective,
     }
+}
+
+/// What those of a list are called, whatever else is wrong with them.
+fn names(lists: &Lists, list: &str) -> Vec<String> {
+    lists.of(list).iter().filter_map(|item| item.text("name")).collect()
 }
 
 /// The fleet's name where none is configured: the issuer's host, a port that is not the scheme's, and path, in the letters

@@ -35,6 +35,18 @@ impl Effective {
         Self(rows.chain(lists).collect())
     }
 
+    /// The keys and lists, but for `rule`, that `now` says otherwise, or says alone, or not at all. Secrets are masked here,
+    /// so a new one is none.
+    pub(crate) fn differences(&self, now: &Self) -> Vec<&'static str> {
+        let value =
+            |of: &Self, key: &str| of.0.iter().find(|row| row.key == key).map(|row| row.value.clone());
+        let mut keys: Vec<_> = self.0.iter().chain(&now.0).map(|row| row.key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys.retain(|key| *key != "rule" && value(self, key) != value(now, key));
+        keys
+    }
+
     /// With what holds where nothing is said and the table has no default, since it is made from other settings.
     pub(super) fn with(mut self, key: &'static str, value: String, from: &str) -> Self {
         self.0.push(Row { key, value: value.into(), from: from.to_owned() });

@@ -26,6 +26,7 @@ mod hint;
 mod kek;
 mod list;
 mod origin;
+mod rule;
 mod schema;
 mod service_link;
 mod sources;
@@ -44,6 +45,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use oneseal::RuleSet;
 use oneseal_coordination::database::{Database, DatabaseOptions};
 use oneseal_keystore::{Algorithm, Findings, IssuerUrl, KeyId, Mode, Rotation};
 use oneseal_providers::SecretProvider;
@@ -56,6 +58,7 @@ pub(crate) use commented::commented;
 #[cfg(test)]
 pub(crate) use docs::docs;
 pub(crate) use explain::Effective;
+pub(crate) use hint::nearest;
 pub(crate) use list::Lists;
 pub(crate) use schema::schema;
 pub(crate) use sources::Sources;
@@ -189,6 +192,10 @@ pub(crate) struct Settings {
     /// `[[assertion_issuer]]`.
     #[expect(dead_code, reason = "the list is not available in this version")]
     pub(crate) assertion_issuers: Vec<AssertionIssuerChoice>,
+    /// `[[rule]]`.
+    pub(crate) rules: RuleSet,
+    /// Name and `iss` of each `[[cluster]]`.
+    pub(crate) cluster_issuers: Vec<(String, String)>,
     /// The tables of the lists that nothing has been made of.
     #[expect(dead_code, reason = "the lists are not available in this version")]
     pub(crate) lists: Lists,
@@ -208,6 +215,11 @@ pub(crate) struct Ops {
 }
 
 impl Settings {
+    /// The names of the clusters whose tokens have this `iss`.
+    pub(crate) fn clusters_of<'a>(&'a self, issuer: &'a str) -> impl Iterator<Item = &'a str> {
+        self.cluster_issuers.iter().filter(move |(_, own)| own == issuer).map(|(name, _)| name.as_str())
+    }
+
     /// The name of the replicas that serve `issuer` from one ring: `ring.fleet`, or its host, port and path.
     pub(crate) fn fleet_of(&self, issuer: &IssuerUrl) -> String {
         self.fleet.clone().unwrap_or_else(|| fleet_of(issuer))

@@ -76,6 +76,13 @@ impl Sources {
         self
     }
 
+    /// The file that will be read, if there is one: the one that is named, else the default one if that is there.
+    pub(crate) fn file(&self) -> Option<PathBuf> {
+        let of_variable = self.variables.0.iter().find(|(name, _)| name == CONFIG);
+        let named = self.config.clone().or_else(|| of_variable.map(|(_, path)| path.into()));
+        named.or_else(|| Some(self.default_file.clone()).filter(|path| path.exists()))
+    }
+
     /// Reads everything.
     pub(super) fn gather(self) -> Gathered {
         let (mut gathered, mut entries, config) = of_environment(&self.variables.0);

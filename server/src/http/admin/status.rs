@@ -20,6 +20,7 @@ use crate::fleet::Membership;
 ///   "clock_offset_ms": -120 | null,
 ///   "fleet": { "name", "instance", "boot_id", "database": "up", "beat_age_s": 2, "replicas": 3, "behind": false,
 ///              "conflicts": [ "fleet.jwks_differs" ], "event_head": 17 } | null,
+///   "rules": { "count": 3, "loaded_at": 1764450000, "refused": [ { "code", "place", "message" } ], "restart_for": [ "listen.ops" ] },
 ///   "keys": [ { "kid", "alg", "state", "signs", "has_private" } ]
 /// }
 /// ```
@@ -53,6 +54,7 @@ pub(super) async fn status(Shared(admin): Shared<Arc<Admin>>) -> Response {
         "draining": state.is_draining(),
         "clock_offset_ms": state.issuer.clock_offset_ms(),
         "fleet": state.fleet.as_deref().map(fleet),
+        "rules": state.rules.as_json(state.issuer.current_rules().len()),
         "version": env!("CARGO_PKG_VERSION"),
         "keys": keys,
     });
