@@ -19,8 +19,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::claims::set::json_string;
 use crate::claims::{Audience, ClaimError, TokenLifetime};
-use crate::codes::{ALGORITHM_TWICE, ALGORITHMS_EMPTY, RULE_MALFORMED, RULE_NONE, SIGNING_THREADS};
-use crate::http::documents::Endpoints;
+use crate::codes::{
+    ALGORITHM_TWICE, ALGORITHMS_EMPTY, RULE_MALFORMED, RULE_NONE, SIGNING_THREADS, TOKEN_ENDPOINT,
+};
+use crate::http::documents::{Endpoints, TokenMetadata};
+use crate::http::token::{TokenLimits, TokenState, endpoint};
 use crate::issuer::{Inner, Issuer};
 use crate::metrics::Metrics;
 use crate::pool::Pool;
@@ -34,7 +37,8 @@ use crate::tasks::Tasks;
 /// # Defaults
 /// No rule (nothing is minted) · no proof (whoever embeds it vouches) · algorithm RS256 · the times of [`Rotation::default`], which a ring document
 /// overrides · a single key replaced by another is refused · no passphrase, no member: the value is the key, unencrypted ·
-/// no KEK and no pin: the right to write the ring is the trust · it signs ·
+/// no KEK and no pin: the right to write the ring is the trust · it signs · tokens are asked for at `ISS/token`, within
+/// the limits of [`TokenLimits`] ·
 /// the system's clock · one signing thread for each
 /// processor · no header reserved.
 #[derive(Debug)]
@@ -44,6 +48,8 @@ pub struct Builder {
     provider: Arc<dyn SecretProvider>,
     rules: Vec<Rule>,
     proofs: Vec<Arc<dyn Proof>>,
+    token_endpoint: Option<String>,
+    token_limits: TokenLimits,
     admin_audiences: Vec<Audience>,
     algorithms: Vec<Algorithm>,
     rotation: Rotation,
@@ -68,6 +74,8 @@ impl Builder {
             provider,
             rules: Vec::new(),
             proofs: Vec::new(),
+            token_endpoint: None,
+            token_limits: TokenLimits::default(),
             admin_audiences: Vec::new(),
             algorithms: vec![Algorithm::Rs256],
             rotation: Rotation::default(),
@@ -106,6 +114,24 @@ impl Builder {
     /// they are given.
     pub fn proof(mut self, proof: impl Proof) -> Self {
         self.proofs.push(Arc::new(proof));
+        self
+    }
+
+    /// Where workloads ask for tokens, as discovery says it, if that is not `ISS/token`: the address by which a listener
+    /// or a proxy of their own is reached. The path that is answered stays `ISS/token`. Like that one it can be no
+    /// audience.
+    pub fn token_endpoint(mut self, url: impl Into<String>) -> Self {
+        let url = url.into();
+        if let Err(message) = endpoint::check(&url) {
+            self.faults.push(&TOKEN_ENDPOINT, TOKEN_ENDPOINT_PLACE, message);
+        }
+        self.token_endpoint = Some(url);
+        self
+    }
+
+    /// How much the token endpoint takes.
+    pub fn token_limits(mut self, limits: TokenLimits) -> Self {
+        self.token_limits = limits;
         self
     }
 
@@ -257,7 +283,10 @@ impl Builder {
 
     fn assemble(self, parts: Parts) -> (Issuer, Tasks) {
         let Parts { url, rules, keystore, follower, pool, findings } = parts;
-        let endpoints = Endpoints::new(&url, &self.algorithms, self.reserved_header);
+        let proofs = Proofs::new(self.proofs);
+        let tokens = TokenMetadata { endpoint: self.token_endpoint, grants: proofs.grants().collect() };
+        let tokens = Some(&tokens).filter(|tokens| !tokens.grants.is_empty());
+        let endpoints = Endpoints::new(&url, &self.algorithms, tokens, self.reserved_header);
         let live = Arc::new(Live::new(keystore.snapshot(), endpoints, Arc::clone(&self.clock)));
         let orphaned = CancellationToken::new();
         let tasks = Tasks::new(Arc::clone(&live), follower, Arc::clone(&self.clock), orphaned.clone());
@@ -266,7 +295,8 @@ impl Builder {
             metrics: Metrics::new(Arc::clone(&live), keystore.clone(), &self.algorithms),
             url,
             rules,
-            proofs: Proofs::new(self.proofs),
+            proofs,
+            token: TokenState::new(self.token_limits),
             live,
             keystore,
             clock: self.clock,
@@ -279,7 +309,9 @@ impl Builder {
 
     fn make_rules(&mut self, url: &IssuerUrl) -> Rules {
         let rules = RuleSet::new(std::mem::take(&mut self.rules));
-        Rules::new(url, None, self.algorithms.clone(), rules, std::mem::take(&mut self.admin_audiences))
+        let endpoint = self.token_endpoint.as_deref();
+        let audiences = std::mem::take(&mut self.admin_audiences);
+        Rules::new(url, endpoint, self.algorithms.clone(), rules, audiences)
     }
 
     async fn open(&self, issuer: IssuerUrl) -> Result<(Keystore, Follower), Findings> {
@@ -365,6 +397,7 @@ fn place_of(audience: &str) -> String {
 }
 
 const URL_PLACE: &str = "issuer.url";
+const TOKEN_ENDPOINT_PLACE: &str = "issuer.token_endpoint";
 const ALGORITHMS_PLACE: &str = "issuer.algorithms";
 /// A slip of the keyboard beyond this; more never help.
 const MAX_SIGNING_THREADS: usize = 256;

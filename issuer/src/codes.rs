@@ -15,6 +15,7 @@ static CODES: &[&Code] = &[
     &ALGORITHMS_EMPTY,
     &ALGORITHM_TWICE,
     &SIGNING_THREADS,
+    &TOKEN_ENDPOINT,
     &RULE_MALFORMED,
     &RULE_UNKNOWN_NAME,
     &RULE_UNKNOWN_VOUCHER,
@@ -44,6 +45,11 @@ pub(crate) static SIGNING_THREADS: Code = Code::refused(
     "config.signing_threads",
     "The threads that sign with RSA cannot be started.",
     "Ask for 1 to 256 signing threads, and see that the process may start that many.",
+);
+pub(crate) static TOKEN_ENDPOINT: Code = Code::refused(
+    "config.token_endpoint",
+    "issuer.token_endpoint is no URL that clients could be sent to with a credential.",
+    "Write https://HOST/PATH, without user name and fragment; http is for loopback alone.",
 );
 pub(crate) static RULE_MALFORMED: Code = Code::refused(
     "rule.malformed",

@@ -15,6 +15,7 @@ use crate::claims::Audience;
 use crate::codes::RULE_NONE;
 use crate::error::VerifyError;
 use crate::health::{self, Health};
+use crate::http::token::TokenState;
 use crate::metrics::Metrics;
 use crate::pool::Pool;
 use crate::proofs::Proofs;
@@ -38,6 +39,7 @@ pub(crate) struct Inner {
     pub(crate) issuer_json: String,
     pub(crate) rules: Rules,
     pub(crate) proofs: Proofs,
+    pub(crate) token: TokenState,
     pub(crate) live: Arc<Live>,
     pub(crate) keystore: Keystore,
     pub(crate) clock: Arc<dyn Clock>,
@@ -204,6 +206,10 @@ impl Issuer {
 
     pub(crate) fn proofs(&self) -> &Proofs {
         &self.inner.proofs
+    }
+
+    pub(crate) fn token_state(&self) -> &TokenState {
+        &self.inner.token
     }
 
     pub(crate) fn live(&self) -> &Live {

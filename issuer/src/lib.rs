@@ -47,7 +47,7 @@
 //! | `file` (default) | [`FileProvider`]: a file, or a directory as kubelet mounts it |
 //! | `inline` | `EnvProvider` and `InlineProvider`: one value, read once |
 //! | `aws` | `providers::AwsProvider`: a secret in AWS Secrets Manager |
-//! | `proofs` | `proofs::KubernetesProof`, `proofs::AssertionProof` and `POST /token` |
+//! | `proofs` | `proofs::KubernetesProof` and `proofs::AssertionProof`; `POST /token` is there for any [proof](proofs) |
 
 mod builder;
 mod claims;
@@ -64,6 +64,7 @@ mod published;
 mod reference;
 mod rules;
 mod tasks;
+pub mod token;
 mod verify;
 mod workload;
 

@@ -22,6 +22,8 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::error::{MintError, VerifyError};
 use crate::http::documents::Endpoint;
+use crate::http::token::TokenFault;
+use crate::proofs::Grant;
 use crate::published::Live;
 use collector::Readings;
 
@@ -34,6 +36,8 @@ pub(crate) struct Metrics {
     mints: Family<[Label; 2], Counter>,
     mint_seconds: Family<[Label; 1], Histogram, fn() -> Histogram>,
     verifications: Family<[Label; 1], Counter>,
+    token_requests: Family<[Label; 2], Counter>,
+    token_seconds: Family<[Label; 1], Histogram, fn() -> Histogram>,
     /// By endpoint and status: looked up by position, since every document request counts here.
     documents: [[Counter; STATUSES.len()]; Endpoint::ALL.len()],
 }
@@ -49,6 +53,8 @@ impl Metrics {
             mints: mints(&mut registry, algorithms),
             mint_seconds: mint_seconds(&mut registry, algorithms),
             verifications: verifications(&mut registry),
+            token_requests: token_requests(&mut registry),
+            token_seconds: token_seconds(&mut registry),
             documents: documents(&mut registry),
             registry: Registry::default(),
         };
@@ -78,6 +84,21 @@ impl Metrics {
     pub(crate) fn count_verification(&self, failure: Option<&VerifyError>) {
         let result = if failure.is_some() { "refused" } else { "ok" };
         self.verifications.get_or_create(&[("result", result)]).inc();
+    }
+
+    /// `grant` is `None` where the request did not come that far.
+    pub(crate) fn count_token_request(
+        &self,
+        grant: Option<Grant>,
+        took: Duration,
+        fault: Option<TokenFault>,
+    ) {
+        let result = fault.map_or("ok", TokenFault::error);
+        let grant = grant.map_or(NO_GRANT, Grant::label);
+        self.token_requests.get_or_create(&[("grant", grant), ("result", result)]).inc();
+        if grant != NO_GRANT {
+            self.token_seconds.get_or_create(&[("grant", grant)]).observe(took.as_secs_f64());
+        }
     }
 
     pub(crate) fn count_document(&self, endpoint: Endpoint, status: StatusCode) {
@@ -127,6 +148,30 @@ fn verifications(registry: &mut Registry) -> Family<[Label; 1], Counter> {
     family
 }
 
+fn token_requests(registry: &mut Registry) -> Family<[Label; 2], Counter> {
+    let family = Family::default();
+    for grant in Grant::ALL.map(Grant::label).into_iter().chain([NO_GRANT]) {
+        for result in ["ok"].into_iter().chain(TokenFault::ERRORS) {
+            if grant != NO_GRANT || BEFORE_THE_GRANT.contains(&result) {
+                drop(family.get_or_create(&[("grant", grant), ("result", result)]));
+            }
+        }
+    }
+    let help = "Requests to the token endpoint, by grant and how they ended";
+    registry.register("token_requests", help, family.clone());
+    family
+}
+
+fn token_seconds(registry: &mut Registry) -> Family<[Label; 1], Histogram, fn() -> Histogram> {
+    let family = Family::new_with_constructor((|| Histogram::new(TOKEN_BUCKETS)) as fn() -> Histogram);
+    for grant in Grant::ALL {
+        drop(family.get_or_create(&[("grant", grant.label())]));
+    }
+    let help = "Time from the head of a token request, with a grant that is taken, to its answer";
+    registry.register_with_unit("token_request_duration", help, Unit::Seconds, family.clone());
+    family
+}
+
 fn documents(registry: &mut Registry) -> [[Counter; STATUSES.len()]; Endpoint::ALL.len()] {
     let family = Family::<[Label; 2], Counter>::default();
     let counters = Endpoint::ALL.map(|endpoint| {
@@ -162,3 +207,11 @@ const STATUSES: [(StatusCode, &str); 5] = [
 /// From below one ES256 signature to a queue that is nearly full.
 const MINT_BUCKETS: [f64; 14] =
     [0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0];
+
+/// Of a request that names no grant which is taken, or of which so much cannot be read.
+const NO_GRANT: &str = "none";
+const BEFORE_THE_GRANT: [&str; 4] =
+    ["invalid_request", "unsupported_grant_type", "invalid_client", "method_not_allowed"];
+/// From an ES256 exchange that is judged offline to a review that is given up.
+const TOKEN_BUCKETS: [f64; 14] =
+    [0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0];

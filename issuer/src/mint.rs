@@ -214,7 +214,8 @@ impl Issuer {
         Ok(Draft { claims, signer: Arc::clone(signer), exp, jti, subject, rule, published })
     }
 
-    fn check_minting(&self) -> Result<(), MintError> {
+    /// Whether anything can be minted here now, whoever asks.
+    pub(crate) fn check_minting(&self) -> Result<(), MintError> {
         if self.keystore().snapshot().mode() == Mode::PublicOnly {
             return Err(MintError::PublicOnly);
         }

@@ -30,6 +30,7 @@ use crate::http::bind::{SocketFile, Sockets};
 use crate::http::capacity::Capacity;
 use crate::http::handshake::{self, Plain};
 use crate::http::listener::serve;
+use crate::http::token::Tokens;
 use crate::http::{admin, documents, ops};
 use crate::metrics::Listener;
 use crate::notify::Notifier;
@@ -236,7 +237,7 @@ impl Server {
 
     fn listen_to_documents(&mut self, socket: TcpListener, tls: Option<&Tls>, most: usize) {
         let (state, close) = (Arc::clone(&self.state), self.close.clone());
-        let app = documents::app(&state.issuer);
+        let app = documents::app(&state.issuer, Some(Tokens::new(&state.issuer, most)));
         let Some(tls) = tls else {
             return self
                 .spawn(Part::Documents, serve(socket, Plain, app, Listener::Documents, state, most, close));

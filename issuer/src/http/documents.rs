@@ -12,6 +12,8 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use oneseal_keystore::{Algorithm, Digest, IssuerUrl, Rotation, Snapshot};
 use serde::Serialize;
 
+use crate::proofs::Grant;
+
 /// The paths of one issuer and the discovery document, which depend on configuration alone.
 #[derive(Debug)]
 pub(crate) struct Endpoints {
@@ -19,6 +21,8 @@ pub(crate) struct Endpoints {
     oauth_metadata_path: String,
     jwks_path: String,
     authorize_path: String,
+    /// Where tokens are asked for, if anybody can prove anything.
+    token_path: Option<String>,
     discovery: Bytes,
     /// A header that somebody else fills in.
     reserved: Option<HeaderName>,
@@ -53,20 +57,36 @@ impl Endpoint {
 }
 
 impl Endpoints {
-    pub(crate) fn new(url: &IssuerUrl, algorithms: &[Algorithm], reserved: Option<HeaderName>) -> Self {
+    pub(crate) fn new(
+        url: &IssuerUrl,
+        algorithms: &[Algorithm],
+        tokens: Option<&TokenMetadata>,
+        reserved: Option<HeaderName>,
+    ) -> Self {
         Self {
             reserved,
+            token_path: tokens.map(|_| url.token_path()),
             discovery_path: url.discovery_path(),
             oauth_metadata_path: url.oauth_metadata_path(),
             jwks_path: url.jwks_path(),
             authorize_path: url.authorize_path(),
-            discovery: Bytes::from(Discovery::new(url, algorithms).to_json()),
+            discovery: Bytes::from(Discovery::new(url, algorithms, tokens).to_json()),
         }
     }
 
     /// Which of them `path` is, byte for byte: no slash is forgiven and nothing is decoded.
     pub(crate) fn find(&self, path: &str) -> Option<Endpoint> {
         Endpoint::ALL.into_iter().find(|endpoint| self.path(*endpoint) == path)
+    }
+
+    /// Whether `path` is the token endpoint's, byte for byte.
+    pub(crate) fn is_token(&self, path: &str) -> bool {
+        self.token_path.as_deref() == Some(path)
+    }
+
+    /// Where tokens are asked for, if anybody can prove anything.
+    pub(crate) fn token_path(&self) -> Option<&str> {
+        self.token_path.as_deref()
     }
 
     pub(crate) fn path(&self, endpoint: Endpoint) -> &str {
@@ -77,6 +97,15 @@ impl Endpoints {
             Endpoint::Authorize => &self.authorize_path,
         }
     }
+}
+
+/// What discovery says about tokens that can be asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct TokenMetadata {
+    /// Where, if not at `ISS/token`.
+    pub(crate) endpoint: Option<String>,
+    /// How.
+    pub(crate) grants: Vec<Grant>,
 }
 
 /// The documents of one snapshot.
@@ -151,17 +180,29 @@ impl Document {
 struct Discovery<'a> {
     issuer: &'a str,
     authorization_endpoint: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_endpoint: Option<String>,
     jwks_uri: String,
     response_types_supported: [&'static str; 1],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    grant_types_supported: Option<Vec<&'static str>>,
     subject_types_supported: [&'static str; 1],
     id_token_signing_alg_values_supported: Vec<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_endpoint_auth_methods_supported: Option<[&'static str; 1]>,
     scopes_supported: [&'static str; 1],
     claims_supported: [&'static str; 7],
 }
 
 impl<'a> Discovery<'a> {
-    fn new(url: &'a IssuerUrl, algorithms: &[Algorithm]) -> Self {
+    fn new(url: &'a IssuerUrl, algorithms: &[Algorithm], tokens: Option<&TokenMetadata>) -> Self {
+        let token_endpoint =
+            tokens.map(|tokens| tokens.endpoint.clone().unwrap_or_else(|| url.url_of(&url.token_path())));
         Self {
+            token_endpoint,
+            grant_types_supported: tokens
+                .map(|tokens| tokens.grants.iter().map(|grant| grant.as_str()).collect()),
+            token_endpoint_auth_methods_supported: tokens.map(|_| ["none"]),
             issuer: url.as_str(),
             authorization_endpoint: url.url_of(&url.authorize_path()),
             jwks_uri: url.url_of(&url.jwks_path()),
@@ -208,6 +249,7 @@ mod tests {
         Endpoints::new(
             &IssuerUrl::parse(url, "p").expect("good"),
             &[Algorithm::Rs256, Algorithm::Es256],
+            None,
             None,
         )
     }

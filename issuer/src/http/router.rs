@@ -17,9 +17,11 @@ use super::documents::Endpoint;
 use crate::Issuer;
 
 impl Issuer {
-    /// The issuer's four paths, absolute and without a fallback: merge it into an application, never nest it, since
+    /// The issuer's paths, absolute and without a fallback: merge it into an application, never nest it, since
     /// the well-known paths hang at the root. Everything else stays the application's, other routes under
-    /// `/.well-known/` and routers of issuers with other paths included.
+    /// `/.well-known/` and routers of issuers with other paths included. `ISS/token` is among them once a
+    /// [proof](crate::proofs) is configured; to keep it off a public listener, answer what
+    /// [`respond`](Self::respond) and [`respond_token`](Self::respond_token) do where it belongs.
     ///
     /// ```
     /// # fn app(issuer: oneseal::Issuer) -> axum::Router {
@@ -31,13 +33,21 @@ impl Issuer {
     /// As any merge: if the application already has a route for one of these paths.
     pub fn router<S: Clone + Send + Sync + 'static>(&self) -> Router<S> {
         // An issuer's path may have a segment that begins with a colon; it is meant literally.
-        Endpoint::ALL.into_iter().fold(Router::new().without_v07_checks(), |router, endpoint| {
-            let issuer = self.clone();
-            router.route(
-                self.live().endpoints().path(endpoint),
-                any(move |request: Request| async move { issuer.answer(&request) }),
-            )
-        })
+        let documents =
+            Endpoint::ALL.into_iter().fold(Router::new().without_v07_checks(), |router, endpoint| {
+                let issuer = self.clone();
+                router.route(
+                    self.live().endpoints().path(endpoint),
+                    any(move |request: Request| async move { issuer.answer(&request) }),
+                )
+            });
+        let Some(path) = self.live().endpoints().token_path() else { return documents };
+        let issuer = self.clone();
+        documents.route(path, any(move |request: Request| async move { issuer.answer_token(request).await }))
+    }
+
+    async fn answer_token(&self, request: Request) -> Response {
+        self.respond_token(request).await.map_or_else(not_found, |response| response.map(Body::from))
     }
 
     fn answer(&self, request: &Request) -> Response {

@@ -68,6 +68,17 @@ impl Grant {
             Self::JwtBearer => "urn:ietf:params:oauth:grant-type:jwt-bearer",
         }
     }
+
+    /// All of them.
+    pub(crate) const ALL: [Self; 2] = [Self::TokenExchange, Self::JwtBearer];
+
+    /// Its word in logs, and the `grant` label of metrics.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::TokenExchange => "token_exchange",
+            Self::JwtBearer => "jwt_bearer",
+        }
+    }
 }
 
 /// Why a token proves nothing. Holds nothing of the token.
@@ -131,10 +142,8 @@ impl Proofs {
     }
 
     /// The grants that are taken, each once.
-    pub(crate) fn grants(&self) -> impl Iterator<Item = Grant> {
-        [Grant::TokenExchange, Grant::JwtBearer]
-            .into_iter()
-            .filter(|grant| self.0.iter().any(|proof| proof.grant() == *grant))
+    pub(crate) fn grants(&self) -> impl Iterator<Item = Grant> + Clone {
+        Grant::ALL.into_iter().filter(|grant| self.0.iter().any(|proof| proof.grant() == *grant))
     }
 
     /// What each of them counts.

@@ -12,3 +12,4 @@ mod metrics;
 mod minting;
 mod routing;
 mod secrets;
+mod token;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{CONNECTION, HOST};
-use http::{HeaderValue, Request, Response, Version};
+use http::{HeaderValue, Method, Request, Response, Version};
 use hyper::body::Incoming;
 use tower::Service;
 use tracing::{Instrument, Span};
@@ -86,7 +86,7 @@ where
     }
 
     /// Documents are read thousands of times a second and nothing of interest is logged about one, so their spans
-    /// exist only where somebody debugs.
+    /// exist only where somebody debugs. Tokens are audited.
     fn span(&self, request: &Request<Incoming>, id: &HeaderValue) -> Span {
         // Read only where the span exists.
         let id = || id.to_str().unwrap_or_default();
@@ -95,6 +95,16 @@ where
         let listener = self.listener.as_str();
         match self.listener {
             Listener::Admin | Listener::AdminTcp => {
+                tracing::info_span!(
+                    "request",
+                    request_id = id(),
+                    listener,
+                    method = &*method(),
+                    path = &*path()
+                )
+            }
+            // A request for a token is worth a line, which is to have the request's name.
+            Listener::Documents if request.method() == Method::POST => {
                 tracing::info_span!(
                     "request",
                     request_id = id(),

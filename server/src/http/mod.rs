@@ -1,14 +1,14 @@
 //! What the server says over HTTP, and the sockets it says it on.
 //!
 //! ```text
-//! documents  TCP   discovery, JWKS                      public, no body is ever read
+//! documents  TCP   discovery, JWKS, POST ISS/token      public; the body of a token request alone is read
 //! ops        TCP   /livez /readyz /metrics              for the orchestrator
 //! admin      Unix  /admin/v1/status, /admin/v1/mint     0600; the kernel says who calls
 //! admin_tcp  TCP   the same                             one of admin.tokens, loopback too
 //! ```
 //! [`bind`] makes the sockets, [`listener`] accepts on them and ends them in order, [`activity`] says which connections
 //! are of no more use and [`crowd`] which make room, [`capacity`] how many there may be, [`handshake`] puts TLS over the documents' and the
-//! admin API's, [`front`] does what every request gets, [`quoted`] what a log has of it; [`documents`], [`ops`] and [`admin`] are the three applications.
+//! admin API's, [`front`] does what every request gets, [`quoted`] what a log has of it; [`documents`] with [`token`], [`ops`] and [`admin`] are the applications.
 
 pub(crate) mod activity;
 pub(crate) mod admin;
@@ -25,3 +25,4 @@ pub(crate) mod listener;
 pub(crate) mod ops;
 pub(crate) mod quoted;
 pub(crate) mod request_id;
+pub(crate) mod token;
