@@ -101,6 +101,11 @@ impl Rules {
         self.set.store(Arc::new(set));
     }
 
+    /// Whether `audience` is the issuer itself.
+    pub(crate) fn is_own(&self, audience: &Audience) -> bool {
+        is_own(&self.own, audience)
+    }
+
     /// The algorithm of a token for which neither rule nor request names one.
     pub(crate) fn default_algorithm(&self) -> Algorithm {
         self.algorithms.first().copied().unwrap_or(Algorithm::Rs256)

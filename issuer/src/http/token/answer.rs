@@ -167,7 +167,7 @@ impl From<MintError> for Refusal {
                      [[rule]] name this workload and this audience"
                 ),
             ),
-            MintError::OwnAudience(_) | MintError::NoSubject => {
+            MintError::OwnAudience(_) | MintError::NoSubject | MintError::Unwritable { .. } => {
                 Self::new(Fault::Target, reason, error.to_string())
             }
             MintError::Invalid(error) => Self::new(
