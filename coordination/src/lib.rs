@@ -5,7 +5,7 @@
 //! committed together with the change it tells of.
 //!
 //! With the feature `postgres` come the `database` itself, `migrate` for the tables of every crate, the event log
-//! `events`, the `registry` of replicas with its beat, and `settings`. They elect nobody, and change no schema unless
+//! `events`, the `registry` of replicas with its beat, what was used `once`, and `settings`. They elect nobody, and change no schema unless
 //! told to.
 //!
 //! ```
@@ -25,6 +25,8 @@ pub mod events;
 mod fence;
 #[cfg(feature = "postgres")]
 pub mod migrate;
+#[cfg(feature = "postgres")]
+pub mod once;
 #[cfg(feature = "postgres")]
 pub mod registry;
 #[cfg(feature = "postgres")]

@@ -5,10 +5,10 @@ use oneseal_keystore::findings::Code;
 /// Every code that [`Builder::build`](crate::Builder::build) can report, the keystore's included.
 pub fn all_codes() -> Vec<&'static Code> {
     #[cfg(feature = "proofs")]
-    let of_proofs = crate::proofs::kubernetes::CODES;
+    let (of_clusters, of_assertions) = (crate::proofs::kubernetes::CODES, crate::proofs::assertion::CODES);
     #[cfg(not(feature = "proofs"))]
-    let of_proofs = &[];
-    [&oneseal_keystore::all_codes(), CODES, of_proofs].concat()
+    let (of_clusters, of_assertions): (&[&Code], &[&Code]) = (&[], &[]);
+    [&oneseal_keystore::all_codes(), CODES, of_clusters, of_assertions].concat()
 }
 
 static CODES: &[&Code] = &[

@@ -15,14 +15,16 @@ use crate::config::{Config, PassphraseChoice, ProviderChoice, Sealing, Settings,
 use crate::exit::Failure;
 use crate::fleet::{self, Membership};
 use crate::http::request_id::X_REQUEST_ID;
+use crate::proofs::Proofs;
 
-/// The builder of the configured issuer.
-pub(crate) fn issuer(config: &Config, allow_key_replacement: bool) -> Builder {
+/// The builder of the configured issuer, which takes `proofs`.
+pub(crate) fn issuer(config: &Config, proofs: &Proofs, allow_key_replacement: bool) -> Builder {
     let settings = &config.settings;
     let audiences = if settings.admin.mint { settings.admin.mint_audiences.as_slice() } else { &[] };
     let builder = key_only(config.issuer.as_str(), &config.provider, &config.unlocking, &settings.algorithms);
     let builder = settings.rules.iter().fold(builder, |builder, rule| builder.rule(rule.clone()));
-    builder
+    proofs
+        .give(builder)
         .rotation(settings.rotation.clone())
         .allow_key_replacement(allow_key_replacement)
         .reserve_header(X_REQUEST_ID)

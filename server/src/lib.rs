@@ -22,6 +22,7 @@ mod notify;
 mod output;
 mod panics;
 mod process;
+mod proofs;
 mod quickstart;
 mod ready_file;
 mod refusals;

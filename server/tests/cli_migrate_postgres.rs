@@ -10,6 +10,7 @@ use cli_support::{Said, oneseal, run, text};
 use oneseal_coordination::SystemClock;
 use oneseal_coordination::database::{Database, DatabaseOptions, DatabaseUrl};
 use oneseal_coordination::migrate::{COORDINATION, MigrateOptions, migrate};
+use oneseal_coordination::once::ONCE;
 use oneseal_keystore::IssuerUrl;
 use oneseal_providers::postgres::migrations::COMPONENT;
 use oneseal_testing::block_on;
@@ -35,7 +36,7 @@ impl Places {
         let pool = Database::new(DatabaseOptions::new(url)).expect("a database");
         let keeper = Keeper::new(&IssuerUrl::parse(ISSUER, "a test").expect("an issuer"), 1);
         let ring = block_on(async {
-            let components = [COORDINATION, COMPONENT];
+            let components = [COORDINATION, ONCE, COMPONENT];
             migrate(&pool, &components, &MigrateOptions::default(), |_| ()).await.expect("tables");
             keeper.first(&SystemClock).await
         });

@@ -40,7 +40,7 @@ impl Place {
              GRANT SELECT, INSERT, UPDATE ON oneseal.rings, oneseal.settings, oneseal.worker_epochs TO {role};
              GRANT SELECT, INSERT ON oneseal.ring_history, oneseal.events TO {role};
              GRANT SELECT, UPDATE ON oneseal.event_head TO {role};
-             GRANT SELECT, INSERT, UPDATE, DELETE ON oneseal.replicas TO {role}"
+             GRANT SELECT, INSERT, UPDATE, DELETE ON oneseal.replicas, oneseal.used_once TO {role}"
         ));
         let user = format!("{role}:right-horse");
         place.set_url(&place.database.url().replace("postgres:correct-horse-battery", &user));

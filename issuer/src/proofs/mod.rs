@@ -9,6 +9,10 @@
 //! that was.
 
 #[cfg(feature = "proofs")]
+pub(crate) mod assertion;
+#[cfg(feature = "proofs")]
+mod key_file;
+#[cfg(feature = "proofs")]
 pub(crate) mod kubernetes;
 
 use std::fmt;
@@ -17,6 +21,10 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
+#[cfg(feature = "proofs")]
+pub use assertion::{
+    ASSERTION_NO_REPLAY_GUARD, AssertionIssuer, AssertionProof, ReplayGuard, ReplayUnavailable, SingleProcess,
+};
 #[cfg(feature = "proofs")]
 pub use kubernetes::{Cluster, ClusterBuilder, KubernetesProof, Review};
 

@@ -3,6 +3,8 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+#[cfg(feature = "proofs")]
+mod assertions;
 mod atomicity;
 mod building;
 #[cfg(feature = "proofs")]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use oneseal_coordination::migrate::{COORDINATION, MigrateOptions, check, migrate};
+use oneseal_coordination::once::ONCE;
 use oneseal_coordination::registry::{Beat, InstanceId, Registry};
 use oneseal_coordination::{FenceToken, SystemClock};
 use oneseal_providers::postgres::RING;
@@ -35,7 +36,7 @@ fn a_role_with_the_documented_grants_can_serve_and_can_not_rewrite_what_was() {
     let url = |role: &str| format!("postgres://oneseal_{role}:change-me-{role}@{}/oneseal", server.address());
     let database = server.database("oneseal");
     block_on(async {
-        let components = [COORDINATION, COMPONENT];
+        let components = [COORDINATION, ONCE, COMPONENT];
         migrate(&connect(&url("owner")), &components, &MigrateOptions::default(), |_| ()).await.unwrap();
         let early = PostgresProvider::new(connect(&url("service")), FLEET).load().await.unwrap_err();
         assert_eq!(early.kind(), ErrorKind::Denied, "{early}");

@@ -22,6 +22,7 @@ use crate::http::capacity::{Capacity, FEWEST_FILES, MOST};
 use crate::lifecycle::{Limits, Server, Signals};
 use crate::logging::{self, LogFormat};
 use crate::notify::Notifier;
+use crate::proofs::Proofs;
 use crate::ready_file::{Addresses, ReadyFile};
 use crate::rules_file::RulesFile;
 use crate::tls::{Tls, is_authority};
@@ -182,16 +183,20 @@ impl Starting {
         let began = SystemClock.boot();
         let (tls, found) = Tls::open(&config.settings.tls, &config.issuer, &SystemClock).await;
         remarks.extend(found);
+        let proofs = Proofs::open(&config).unwrap_or_else(|found| {
+            remarks.extend(found);
+            Proofs::default()
+        });
         let build = async || {
             let found =
                 gate::database(config.settings.database.as_ref(), config.unlocking.sealing.mode).await;
             if found.has_errors() {
                 return Err(found);
             }
-            app::issuer(&config, allow_key_replacement).build().await
+            app::issuer(&config, &proofs, allow_key_replacement).build().await
         };
         let ask = async |issuer: &Issuer| {
-            let mut findings = Findings::new();
+            let mut findings = proofs.probe().await;
             if let Some(membership) = &membership {
                 let timeout = config.settings.process.boot_timeout;
                 findings.extend(

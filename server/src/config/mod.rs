@@ -52,7 +52,7 @@ use oneseal_providers::SecretProvider;
 use secrecy::SecretString;
 
 pub(crate) use admin_tokens::AdminToken;
-pub(crate) use assertion_issuer::AssertionIssuerChoice;
+pub(crate) use assertion_issuer::{AssertionIssuerChoice, AssertionKeys};
 pub(crate) use codes::CODES;
 pub(crate) use commented::commented;
 #[cfg(test)]
@@ -190,7 +190,6 @@ pub(crate) struct Settings {
     /// Times of the fleet, consistent with each other.
     pub(crate) rotation: Rotation,
     /// `[[assertion_issuer]]`.
-    #[expect(dead_code, reason = "the list is not available in this version")]
     pub(crate) assertion_issuers: Vec<AssertionIssuerChoice>,
     /// `[[rule]]`.
     pub(crate) rules: RuleSet,

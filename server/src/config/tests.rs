@@ -1,6 +1,7 @@
 //! Whole loads: from files, variables and flags to a configuration or to every mistake at once.
 
 mod golden;
+mod lists;
 mod properties;
 mod remote;
 mod sealing;

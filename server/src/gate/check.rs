@@ -14,6 +14,7 @@ use super::{RULE_NONE, is_of_key, self_check, together, with_others};
 use crate::config::{Config, Effective, Mistakes, ProviderChoice, Settings, Sources};
 use crate::fleet::Look;
 use crate::http::bind::Sockets;
+use crate::proofs::Proofs;
 use crate::tls::Tls;
 use crate::{app, fleet, key_answers};
 
@@ -95,7 +96,10 @@ pub(crate) async fn check(sources: Sources, scope: Scope) -> Report {
         Ok((config, remarks)) => of_config(config, remarks).await,
         Err(mistakes) => of_mistakes(mistakes).await,
     };
-    let Found { mut findings, issuer, url, provider, settings, is_whole } = found;
+    let Found { mut findings, issuer, url, provider, settings, proofs, is_whole } = found;
+    if scope.network != Network::Offline {
+        findings.extend(proofs.probe().await);
+    }
     let snapshot = issuer.as_ref().map(Issuer::snapshot);
     let mut measures = None;
     if let (Some(url), true) = (&url, is_whole) {
@@ -186,6 +190,8 @@ struct Found {
     url: Option<IssuerUrl>,
     provider: Option<ProviderChoice>,
     settings: Settings,
+    /// Who vouches for workloads, if nothing is wrong with that.
+    proofs: Proofs,
     /// Whether nothing was wrong with the configuration.
     is_whole: bool,
 }
@@ -200,7 +206,14 @@ async fn of_config(config: Config, mut remarks: Findings) -> Found {
         remarks.extend(super::database_advice(database, mode).await);
     }
     remarks.extend(of_database);
-    let (findings, issuer) = match app::issuer(&config, false).build().await {
+    let proofs = match Proofs::open(&config) {
+        Ok(proofs) => proofs,
+        Err(found) => {
+            remarks.extend(found);
+            Proofs::default()
+        }
+    };
+    let (findings, issuer) = match app::issuer(&config, &proofs, false).build().await {
         Ok((issuer, _tasks)) => {
             remarks.extend(tls.map(|tls| tls.advice(&issuer)).unwrap_or_default());
             if !remarks.iter().any(is_of_rights) {
@@ -211,7 +224,7 @@ async fn of_config(config: Config, mut remarks: Findings) -> Found {
         Err(found) => (together(remarks, &found), None),
     };
     let Config { issuer: url, provider, settings, .. } = config;
-    Found { findings, issuer, url: Some(url), provider: Some(provider), settings, is_whole: true }
+    Found { findings, issuer, url: Some(url), provider: Some(provider), settings, proofs, is_whole: true }
 }
 
 async fn of_mistakes(mistakes: Box<Mistakes>) -> Found {
@@ -233,7 +246,7 @@ async fn of_mistakes(mistakes: Box<Mistakes>) -> Found {
         };
         findings = with_others(findings, &found, is_of_key);
     }
-    Found { findings, issuer, url, provider, settings, is_whole: false }
+    Found { findings, issuer, url, provider, settings, proofs: Proofs::default(), is_whole: false }
 }
 
 fn describe(issuer: &Issuer, choice: &ProviderChoice) -> KeyReport {

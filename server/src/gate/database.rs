@@ -3,6 +3,7 @@
 use oneseal::Findings;
 use oneseal_coordination::database::{Database, DatabaseError, DatabaseErrorKind, DatabaseOptions};
 use oneseal_coordination::migrate::{COORDINATION, Component, SchemaFault, check};
+use oneseal_coordination::once::ONCE;
 use oneseal_keystore::DATABASE_BELOW_MIN_BINARY as BELOW_MIN_BINARY;
 pub(super) use oneseal_keystore::DATABASE_MIGRATION_PENDING as MIGRATION_PENDING;
 use oneseal_keystore::DATABASE_UNUSABLE as UNUSABLE;
@@ -13,7 +14,7 @@ use oneseal_providers::postgres::migrations::COMPONENT as PROVIDERS;
 use super::rights::{self, Judged};
 
 /// The tables of every crate below, in the order in which they are made.
-pub(crate) const COMPONENTS: &[Component] = &[COORDINATION, PROVIDERS];
+pub(crate) const COMPONENTS: &[Component] = &[COORDINATION, ONCE, PROVIDERS];
 
 /// The rows that the database can cause.
 pub(super) static CODES: &[&Code] = &[

@@ -1,5 +1,5 @@
 //! What the service's user must be allowed in the database, as docs/postgres.md grants it: which of it keeps a server from
-//! starting, and which only keeps it from changing the ring or writing events. A replica that only publishes does neither,
+//! starting, and which only keeps it from changing the ring, writing events or taking assertions. A replica that only publishes does neither,
 //! and is asked for less.
 
 use oneseal::Findings;
@@ -78,7 +78,7 @@ struct Grant {
     table: &'static str,
     /// Without these no replica starts: the way into the registry, and the beat.
     needed: &'static [&'static str],
-    /// Without these it does, and fails when it changes the ring or logs an event.
+    /// Without these it does, and fails when it changes the ring, logs an event or takes an assertion.
     other: &'static [&'static str],
 }
 
@@ -122,6 +122,7 @@ const GRANTS: &[Grant] = &[
     Grant { table: "ring_history", needed: &[], other: &["SELECT", "INSERT"] },
     Grant { table: "settings", needed: &[], other: &["SELECT", "INSERT", "UPDATE"] },
     Grant { table: "worker_epochs", needed: &[], other: &["SELECT", "INSERT", "UPDATE"] },
+    Grant { table: "used_once", needed: &[], other: &["SELECT", "INSERT", "UPDATE", "DELETE"] },
 ];
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use oneseal_coordination::SystemClock;
 use oneseal_coordination::database::{Database, DatabaseOptions, DatabaseUrl};
 use oneseal_coordination::migrate::{COORDINATION, MigrateOptions, migrate};
+use oneseal_coordination::once::ONCE;
 use oneseal_keystore::IssuerUrl;
 use oneseal_providers::postgres::migrations::COMPONENT;
 use oneseal_testing::block_on;
@@ -118,7 +119,7 @@ impl World {
                 let url = DatabaseUrl::parse(&database.url()).expect("a URL");
                 let pool = Database::new(DatabaseOptions::new(url)).expect("a database");
                 let tables = async {
-                    migrate(&pool, &[COORDINATION, COMPONENT], &MigrateOptions::default(), |_| ()).await
+                    migrate(&pool, &[COORDINATION, ONCE, COMPONENT], &MigrateOptions::default(), |_| ()).await
                 };
                 block_on(tables).expect("tables");
                 let plain = database.url();

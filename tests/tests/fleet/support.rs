@@ -8,6 +8,7 @@ use std::sync::Arc;
 use oneseal::{Algorithm, FileProvider, IssuerUrl, Rotation, SystemClock};
 use oneseal_coordination::database::{Database, DatabaseOptions, DatabaseUrl};
 use oneseal_coordination::migrate::{COORDINATION, MigrateOptions, migrate};
+use oneseal_coordination::once::ONCE;
 use oneseal_keystore::{InitRequest, init};
 use oneseal_providers::postgres::migrations::COMPONENT;
 use oneseal_providers::{PostgresProvider, SecretProvider};
@@ -56,7 +57,7 @@ impl Scene {
         let forwarder = Forwarder::start().await;
         let issuer = IssuerUrl::parse(&format!("http://{}", forwarder.address()), "test").unwrap();
         let database = postgres.create_database();
-        let components = [COORDINATION, COMPONENT];
+        let components = [COORDINATION, ONCE, COMPONENT];
         migrate(&pool(&database), &components, &MigrateOptions::default(), |_| ()).await.unwrap();
         Self { issuer, database, forwarder, place: tempfile::tempdir().unwrap() }
     }

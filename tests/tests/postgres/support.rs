@@ -7,6 +7,7 @@ use std::process::Stdio;
 use oneseal::{Algorithm, IssuerUrl};
 use oneseal_coordination::database::{Database, DatabaseOptions, DatabaseUrl};
 use oneseal_coordination::migrate::{COORDINATION, MigrateOptions, migrate};
+use oneseal_coordination::once::ONCE;
 use oneseal_providers::postgres::migrations::COMPONENT;
 use oneseal_testing::parts::{self, Postgres};
 use oneseal_testing::rings::kek_bytes;
@@ -33,7 +34,7 @@ impl Place {
         let forwarder = Forwarder::start().await;
         let issuer = IssuerUrl::parse(&format!("http://{}", forwarder.address()), "test").unwrap();
         let place = Self { issuer, sql, forwarder, dir: tempfile::tempdir().unwrap() };
-        migrate(&place.pool(), &[COORDINATION, COMPONENT], &MigrateOptions::default(), |_| ()).await.unwrap();
+        migrate(&place.pool(), &[COORDINATION, ONCE, COMPONENT], &MigrateOptions::default(), |_| ()).await.unwrap();
         Some(place)
     }
 

@@ -19,6 +19,7 @@ use serde_json::{Map, Value, json};
 use crate::config::{Config, ProviderChoice};
 use crate::exit::{Exit, Failure};
 use crate::files::{self, There};
+use crate::proofs::Proofs;
 use crate::{app, output};
 
 /// Writes what has changed, and tells what the store must send.
@@ -53,7 +54,8 @@ async fn issuer(mut config: Config) -> Result<Issuer, Failure> {
     if let ProviderChoice::File { durable, .. } = &mut config.provider {
         *durable = true;
     }
-    let (issuer, _not_followed) = app::issuer(&config, false).build().await.map_err(Failure::found)?;
+    let (issuer, _not_followed) =
+        app::issuer(&config, &Proofs::default(), false).build().await.map_err(Failure::found)?;
     Ok(issuer)
 }
 

@@ -153,7 +153,7 @@ const ASSERTION_ISSUER: List = List {
             path: "assertion_issuer.issuer",
             kind: OTHERS_ISSUER,
             default: Default::Required("its assertions are found by it, and no two may have the same"),
-            doc: "The `iss` of its assertions, byte for byte. Without `jwks_uri` and `jwks_file` it must be an https URL.",
+            doc: "The `iss` of its assertions, byte for byte: an https URL without query and fragment.",
             example: Literal::Text("https://ci.example.com"),
         },
         Key {

@@ -10,7 +10,7 @@ pub(crate) static SECTIONS: &[Section] =
 
 /// Tables and keys of the design that this version does not have.
 pub(crate) static LATER: &[&str] =
-    &["cluster", "assertion_issuer", "rule", "ring.anchor", "listen.token", "listen.trusted_proxies"];
+    &["cluster", "rule", "ring.anchor", "listen.token", "listen.trusted_proxies"];
 
 const ISSUER: Section = Section {
     name: "issuer",

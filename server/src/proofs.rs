@@ -1,0 +1,93 @@
+//! Who vouches for workloads, as the configuration has it: made before anything is bound, asked once before it serves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use oneseal::proofs::{ASSERTION_NO_REPLAY_GUARD, AssertionIssuer, AssertionProof};
+use oneseal::{Builder, Findings, IssuerUrl};
+use oneseal_coordination::database::{Database, DatabaseOptions};
+use oneseal_coordination::once::UsedOnce;
+
+use crate::config::{AssertionIssuerChoice, AssertionKeys, Config};
+
+/// What tokens are taken as proof.
+#[derive(Debug, Default)]
+pub(crate) struct Proofs {
+    assertions: Option<AssertionProof>,
+}
+
+impl Proofs {
+    /// Those of the configuration. Nobody is asked; files are read.
+    ///
+    /// # Errors
+    /// All that is wrong with them.
+    pub(crate) fn open(config: &Config) -> Result<Self, Findings> {
+        let settings = &config.settings;
+        let database = settings.database.as_ref();
+        Ok(Self { assertions: assertions(&settings.assertion_issuers, &config.issuer, database)? })
+    }
+
+    /// Gives them to the builder of an issuer.
+    pub(crate) fn give(&self, builder: Builder) -> Builder {
+        match &self.assertions {
+            Some(assertions) => builder.proof(assertions.clone()),
+            None => builder,
+        }
+    }
+
+    /// Reads the keys of all who vouch, within [`PROBE_LIMIT`]: what is missing now is a warning, and whoever sends a
+    /// token meanwhile is told to come again.
+    ///
+    /// # Cancel safety
+    /// Changes nothing but which keys are held.
+    pub(crate) async fn probe(&self) -> Findings {
+        let Some(assertions) = &self.assertions else { return Findings::new() };
+        tokio::time::timeout(PROBE_LIMIT, assertions.probe()).await.unwrap_or_default()
+    }
+}
+
+fn assertions(
+    choices: &[AssertionIssuerChoice],
+    own: &IssuerUrl,
+    database: Option<&DatabaseOptions>,
+) -> Result<Option<AssertionProof>, Findings> {
+    let Some(first) = choices.first() else { return Ok(None) };
+    let Some(options) = database else {
+        let mut found = Findings::new();
+        let message = "assertions are to be taken, and no [database] is configured";
+        found.push(&ASSERTION_NO_REPLAY_GUARD, first.place.as_str(), message);
+        return Err(found);
+    };
+    // A database that cannot be used at all is refused before anybody asks this one.
+    let Ok(database) = Database::new(marks(options)) else { return Ok(None) };
+    let issuers = choices.iter().map(issuer).collect();
+    AssertionProof::new(issuers, own, Arc::new(UsedOnce::new(database))).map(Some)
+}
+
+/// Connections of its own: a burst of assertions must not keep the replica from its beat.
+fn marks(options: &DatabaseOptions) -> DatabaseOptions {
+    let mut options = options.clone();
+    options.application_name = format!("{}/once", options.application_name);
+    options
+}
+
+fn issuer(choice: &AssertionIssuerChoice) -> AssertionIssuer {
+    let mut issuer = AssertionIssuer::new(&choice.name, &choice.issuer)
+        .algorithms(choice.algorithms.iter().copied())
+        .timeout(choice.timeout);
+    issuer = match &choice.keys {
+        AssertionKeys::Discovery => issuer,
+        AssertionKeys::Uri(uri) => issuer.jwks_uri(uri),
+        AssertionKeys::File(path) => issuer.jwks_file(path),
+    };
+    if let Some(path) = &choice.ca_bundle {
+        issuer = issuer.root_certificate_file(path);
+    }
+    match &choice.proxy {
+        Some(proxy) => issuer.proxy(proxy),
+        None => issuer,
+    }
+}
+
+/// As long as a start may take longer for it.
+const PROBE_LIMIT: Duration = Duration::from_secs(5);
