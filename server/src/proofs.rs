@@ -64,10 +64,19 @@ fn assertions(
     AssertionProof::new(issuers, own, Arc::new(UsedOnce::new(database))).map(Some)
 }
 
-/// Connections of its own: a burst of assertions must not keep the replica from its beat.
+/// Connections of its own: a burst of assertions must not keep the replica from its beat. And less patience: whoever
+/// waits for a token waits for nothing else.
 fn marks(options: &DatabaseOptions) -> DatabaseOptions {
     let mut options = options.clone();
     options.application_name = format!("{}/once", options.application_name);
+    for limit in [
+        &mut options.connect_timeout,
+        &mut options.acquire_timeout,
+        &mut options.statement_timeout,
+        &mut options.lock_timeout,
+    ] {
+        *limit = (*limit).min(PATIENCE);
+    }
     options
 }
 
@@ -89,5 +98,7 @@ fn issuer(choice: &AssertionIssuerChoice) -> AssertionIssuer {
     }
 }
 
+/// For each step of marking an assertion.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// As long as a start may take longer for it.
 const PROBE_LIMIT: Duration = Duration::from_secs(5);

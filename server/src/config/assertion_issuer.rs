@@ -68,9 +68,9 @@ fn one(mut item: Item, own: Option<&IssuerUrl>, findings: &mut Findings) -> Opti
         let message = "it is `issuer.url`: our own tokens are never taken as proof";
         item.refuse(&codes::CONFLICT, "issuer", message, findings);
     }
-    if uri.is_none() && file.is_none() && IssuerUrl::parse(&issuer, "issuer").is_err() {
+    if IssuerUrl::parse(&issuer, "issuer").is_err() {
         let message =
-            "it is no https URL, so its keys cannot be found by discovery; set `jwks_uri` or `jwks_file`";
+            "it is no https URL without query and fragment, as discovery and its tokens' `iss` have it";
         item.refuse(&codes::BAD_VALUE, "issuer", message, findings);
     }
     if item.is_faulty() {

@@ -1,6 +1,7 @@
 //! Replicas that know of each other: real servers on a real PostgreSQL.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod assertions;
 mod cut_off;
 mod differing;
 mod failover;

@@ -34,7 +34,9 @@ impl Place {
         let forwarder = Forwarder::start().await;
         let issuer = IssuerUrl::parse(&format!("http://{}", forwarder.address()), "test").unwrap();
         let place = Self { issuer, sql, forwarder, dir: tempfile::tempdir().unwrap() };
-        migrate(&place.pool(), &[COORDINATION, ONCE, COMPONENT], &MigrateOptions::default(), |_| ()).await.unwrap();
+        migrate(&place.pool(), &[COORDINATION, ONCE, COMPONENT], &MigrateOptions::default(), |_| ())
+            .await
+            .unwrap();
         Some(place)
     }
 
