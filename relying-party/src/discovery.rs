@@ -5,7 +5,7 @@ use oneseal_keystore::{Algorithm, IssuerUrl, json};
 use serde_json::{Map, Value};
 
 use crate::error::{Document, SourceError};
-use crate::fetch;
+use crate::fetch::{self, FetchError};
 
 /// What a relying party reads of a discovery document. Nothing of it is believed yet.
 #[derive(Clone, Debug)]
@@ -40,6 +40,20 @@ impl Discovery {
             return Err(SourceError::JwksUri);
         }
         Ok(uri)
+    }
+
+    /// Where tokens are exchanged (RFC 8414 section 2); `None` where the document names no such place.
+    ///
+    /// # Errors
+    /// [`FetchError::Url`]; [`FetchError::PlainHttp`] unless the issuer itself is a loopback one.
+    pub fn token_endpoint(&self, issuer: &IssuerUrl) -> Result<Option<&str>, FetchError> {
+        let Some(named) = self.0.get("token_endpoint") else { return Ok(None) };
+        let uri = named.as_str().ok_or(FetchError::Url)?;
+        let parsed = fetch::parse_url(uri)?;
+        if issuer.is_https() && !is_https(&parsed) {
+            return Err(FetchError::PlainHttp);
+        }
+        Ok(Some(uri))
     }
 
     /// Whether `id_token_signing_alg_values_supported` names this algorithm.
@@ -101,6 +115,28 @@ mod tests {
             assert_eq!(read("https://a.example", &document), Err("jwks_uri"), "{uri}");
         }
         assert_eq!(read("https://a.example", r#"{"issuer":"https://a.example"}"#), Err("jwks_uri"));
+    }
+
+    #[test]
+    fn a_token_endpoint_that_would_take_proofs_in_clear_is_refused() {
+        let read = |issuer: &str, members: &str| {
+            let issuer = IssuerUrl::parse(issuer, "issuer").expect("good");
+            let document = Discovery::read(format!("{{{members}}}").as_bytes()).expect("JSON");
+            document.token_endpoint(&issuer).map(|uri| uri.map(str::to_owned)).map_err(|error| error.reason())
+        };
+        let at = |uri: &str| format!(r#""token_endpoint":"{uri}""#);
+        assert_eq!(read("https://a.example", ""), Ok(None));
+        let apart = "https://tokens.a.example/token";
+        assert_eq!(read("https://a.example", &at(apart)), Ok(Some(apart.to_owned())));
+        let local = "http://127.0.0.1:1/token";
+        assert_eq!(read("http://127.0.0.1:1", &at(local)), Ok(Some(local.to_owned())));
+        for uri in ["http://a.example/token", local] {
+            assert_eq!(read("https://a.example", &at(uri)), Err("plain_http"), "{uri}");
+        }
+        for uri in ["/token", "", "https://u:p@a.example/"] {
+            assert_eq!(read("https://a.example", &at(uri)), Err("url"), "{uri}");
+        }
+        assert_eq!(read("https://a.example", r#""token_endpoint":null"#), Err("url"));
     }
 
     #[test]

@@ -93,15 +93,23 @@ impl Fetcher {
         body: Option<Bytes>,
     ) -> Result<Fetched, FetchError> {
         authorization.set_sensitive(true);
-        self.ask(method, url, Some((authorization, body))).await
+        let body = body.map(|body| (JSON, body));
+        self.ask(method, url, Some(Sent { authorization: Some(authorization), body })).await
     }
 
-    async fn ask(
-        &self,
-        method: Method,
-        url: &str,
-        sent: Option<(HeaderValue, Option<Bytes>)>,
-    ) -> Result<Fetched, FetchError> {
+    /// POSTs a form (`application/x-www-form-urlencoded`, as it stands) to whom `url` names.
+    ///
+    /// # Errors
+    /// As [`Fetcher::get`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes the connection; what was asked may have been done.
+    pub async fn post_form(&self, url: &str, form: Bytes) -> Result<Fetched, FetchError> {
+        let sent = Sent { authorization: None, body: Some((FORM, form)) };
+        self.ask(Method::POST, url, Some(sent)).await
+    }
+
+    async fn ask(&self, method: Method, url: &str, sent: Option<Sent>) -> Result<Fetched, FetchError> {
         let uri = parse_url(url)?;
         match tokio::time::timeout(self.deadline, self.exchange(method, uri, sent)).await {
             Ok(outcome) => outcome,
@@ -109,12 +117,7 @@ impl Fetcher {
         }
     }
 
-    async fn exchange(
-        &self,
-        method: Method,
-        uri: Uri,
-        sent: Option<(HeaderValue, Option<Bytes>)>,
-    ) -> Result<Fetched, FetchError> {
+    async fn exchange(&self, method: Method, uri: Uri, sent: Option<Sent>) -> Result<Fetched, FetchError> {
         let request = request(method, &uri, sent)?;
         let uri = if self.plaintext { without_tls(uri)? } else { uri };
         let connector = HttpsConnector::from((self.dialer.clone(), self.trust.current().await));
@@ -340,11 +343,7 @@ fn is_loopback(host: &str) -> bool {
     host == "localhost" || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-fn request(
-    method: Method,
-    uri: &Uri,
-    sent: Option<(HeaderValue, Option<Bytes>)>,
-) -> Result<Request<Full<Bytes>>, FetchError> {
+fn request(method: Method, uri: &Uri, sent: Option<Sent>) -> Result<Request<Full<Bytes>>, FetchError> {
     let authority = uri.authority().ok_or(FetchError::Url)?;
     let target = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
     let fields: [(HeaderName, &str); 3] = [
@@ -357,16 +356,27 @@ fn request(
         request = request.header(name, value);
     }
     let mut body = Bytes::new();
-    if let Some((authorization, sent)) = sent {
-        request = request.header(header::AUTHORIZATION, authorization);
-        if let Some(sent) = sent {
-            request = request.header(header::CONTENT_TYPE, "application/json");
+    if let Some(sent) = sent {
+        if let Some(authorization) = sent.authorization {
+            request = request.header(header::AUTHORIZATION, authorization);
+        }
+        if let Some((media_type, sent)) = sent.body {
+            request = request.header(header::CONTENT_TYPE, media_type);
             body = sent;
         }
     }
     request.body(Full::from(body)).map_err(|_| FetchError::Url)
 }
 
+/// What goes with a request beside its URL.
+struct Sent {
+    authorization: Option<HeaderValue>,
+    /// With its media type.
+    body: Option<(&'static str, Bytes)>,
+}
+
+const JSON: &str = "application/json";
+const FORM: &str = "application/x-www-form-urlencoded";
 const USER_AGENT: &str = concat!("oneseal-relying-party/", env!("CARGO_PKG_VERSION"));
 
 #[cfg(test)]
@@ -415,8 +425,11 @@ mod tests {
     #[test]
     fn what_is_sent_goes_with_its_credential_as_it_stands() {
         let uri = parse_url("https://oidc.example/admin").expect("good");
-        let sent = (HeaderValue::from_static("Bearer canary"), Bytes::from_static(b"{}"));
-        let request = request(Method::POST, &uri, Some((sent.0, Some(sent.1)))).expect("good");
+        let sent = Sent {
+            authorization: Some(HeaderValue::from_static("Bearer canary")),
+            body: Some((JSON, Bytes::from_static(b"{}"))),
+        };
+        let request = request(Method::POST, &uri, Some(sent)).expect("good");
         assert_eq!(request.headers()[header::AUTHORIZATION], "Bearer canary");
         assert_eq!(request.headers()[header::CONTENT_TYPE], "application/json");
         assert_eq!(Body::size_hint(request.body()).exact(), Some(2));

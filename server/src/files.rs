@@ -1,8 +1,8 @@
 //! Files that others read while they are written: whole or not at all.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use oneseal_providers::ProviderUri;
@@ -20,6 +20,28 @@ use crate::refusals::{FILE_EXISTS, FILE_NOT_WRITTEN};
 /// # Errors
 /// Not written, and what was there is there still; the exit code is that of the cause.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    // Public content, for a web server or an uploader that is another user; the umask narrows it.
+    let open = |options: &mut OpenOptions, temporary: &Path| options.mode(0o644).open(temporary);
+    replace_by(path, bytes, open)
+}
+
+/// As [`replace`], for content that not everybody may read: of exactly this mode before anything is in it.
+///
+/// # Errors
+/// As [`replace`].
+pub(crate) fn replace_with_mode(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Failure> {
+    replace_by(path, bytes, |options, temporary| {
+        let file = options.mode(0o600).open(temporary)?;
+        file.set_permissions(Permissions::from_mode(mode))?;
+        Ok(file)
+    })
+}
+
+fn replace_by(
+    path: &Path,
+    bytes: &[u8],
+    open: impl FnOnce(&mut OpenOptions, &Path) -> io::Result<File>,
+) -> Result<(), Failure> {
     let target = match fs::canonicalize(path) {
         Ok(target) if target.is_file() => target,
         Ok(_) => {
@@ -29,7 +51,7 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
         }
         Err(_) => path.to_owned(),
     };
-    write(&target, bytes).map_err(|error| not_written(path, error))
+    write(&target, bytes, open).map_err(|error| not_written(path, error))
 }
 
 /// Writes a line to a new file of mode 0600, never over what is there: a key that was overwritten takes everything with
@@ -201,14 +223,17 @@ pub(crate) fn not_written(path: &Path, error: io::Error) -> Failure {
     Failure::new(exit, message).with_code(code).because(error)
 }
 
-fn write(target: &Path, bytes: &[u8]) -> io::Result<()> {
+fn write(
+    target: &Path,
+    bytes: &[u8],
+    open: impl FnOnce(&mut OpenOptions, &Path) -> io::Result<File>,
+) -> io::Result<()> {
     let directory = match target.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
     let temporary = Temporary(directory.join(format!(".oneseal-{}.tmp", Uuid::new_v4().simple())));
-    // Public content, for a web server or an uploader that is another user; the umask narrows it.
-    let mut file = OpenOptions::new().create_new(true).write(true).mode(0o644).open(&temporary.0)?;
+    let mut file = open(OpenOptions::new().create_new(true).write(true), &temporary.0)?;
     file.write_all(bytes)?;
     file.sync_all()?;
     fs::rename(&temporary.0, target)?;
@@ -238,6 +263,23 @@ mod tests {
         assert_eq!(fs::read(&path).expect("there"), b"two");
         assert!(fs::symlink_metadata(&link).expect("there").is_symlink());
         assert_eq!(fs::read_dir(dir.path()).expect("there").count(), 2);
+    }
+
+    #[test]
+    fn a_mode_is_kept_whatever_was_there_and_the_file_is_another_one_each_time() {
+        use std::os::unix::fs::MetadataExt;
+
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("token");
+        let mut seen = Vec::new();
+        for mode in [0o640, 0o666, 0o600] {
+            replace_with_mode(&path, b"one", mode).expect("written");
+            let metadata = fs::metadata(&path).expect("there");
+            assert_eq!(metadata.mode() & 0o7777, mode);
+            seen.push(metadata.ino());
+        }
+        assert!(seen[0] != seen[1] && seen[1] != seen[2], "a reader that has it open keeps what it has");
+        assert_eq!(fs::read_dir(dir.path()).expect("there").count(), 1);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 mod admin_token;
 mod app;
 mod cli;
+mod client;
 mod codes;
 mod config;
 mod exit;

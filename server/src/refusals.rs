@@ -48,6 +48,14 @@ pub(crate) const REPLICA_OTHER_ISSUER: &str = "replica.other_issuer";
 pub(crate) const REPLICAS_BEATS: &str = "replicas.beats";
 pub(crate) const REPLICAS_NO_REGISTRY: &str = "replicas.no_registry";
 pub(crate) const REPLICAS_UNKNOWN: &str = "replicas.unknown";
+pub(crate) const TOKEN_AUDIENCE: &str = "token.audience";
+pub(crate) const TOKEN_NOT_ALLOWED: &str = "token.not_allowed";
+pub(crate) const TOKEN_NOT_OFFERED: &str = "token.not_offered";
+pub(crate) const TOKEN_NO_ANSWER: &str = "token.no_answer";
+pub(crate) const TOKEN_NO_ENDPOINT: &str = "token.no_endpoint";
+pub(crate) const TOKEN_PROOF_REFUSED: &str = "token.proof_refused";
+pub(crate) const TOKEN_PROOF_UNREADABLE: &str = "token.proof_unreadable";
+pub(crate) const TOKEN_UNSOUND: &str = "token.unsound";
 
 #[cfg(test)]
 mod tests {

@@ -180,7 +180,7 @@ fn every_example_of_the_help_runs() {
         done.push(verb.to_owned());
     }
     // Their time has not come here, or what they name is not there; the line itself is one that is understood.
-    for verb in ["keys activate", "keys retire", "keys rollback", "keys adopt"] {
+    for verb in ["keys activate", "keys retire", "keys rollback", "keys adopt", "token"] {
         for line in examples(&verb.split(' ').map(str::to_owned).collect::<Vec<_>>()) {
             let said = run(&mut shell(&line, dir.path()));
             assert!(matches!(said.code, Some(75 | 78)), "{line}: {said:?}");

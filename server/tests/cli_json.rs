@@ -5,6 +5,7 @@ mod cli_support;
 use std::fs;
 use std::path::PathBuf;
 
+use cli_support::issuer::{Issuer, gives, says};
 use cli_support::{ISSUER, Replica, Said, oneseal, run, run_with, text};
 use oneseal_testing::parts::Postgres;
 use serde_json::Value;
@@ -91,6 +92,10 @@ fn every_answer_is_as_its_schema_says() {
     let minted = judge.replica.mint(&["--json"]);
     judge.judge("mint", &minted);
     judge.judge("mint", &judge.replica.mint(&["--dry-run", "--claim", "team=a", "--json"]));
+    let issuer = Issuer::with(|url| vec![gives(url), gives(url), says(400, "invalid_target")]);
+    judge.judge("token", &issuer.token(&["--json"]));
+    judge.judge("token", &issuer.token(&["--json", "--out", &file("token")]));
+    judge.judge("error", &issuer.token(&["--json"]));
     let new = ["admin", "token", "new", "--json", "--name", "ci", "--scopes"];
     judge.judge("admin-token-new", &run(oneseal(new).arg("mint,read")));
     judge.judge("admin-token-new", &run(oneseal(new).args(["keys", "--expires", "90d"])));

@@ -1,6 +1,8 @@
-//! `oneseal mint`, `verify` and `healthcheck` on one running replica.
+//! `oneseal mint`, `verify` and `healthcheck` on one running replica, and `token`.
 
 mod cli_support;
+#[path = "cli_tokens/exchange.rs"]
+mod exchange;
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;

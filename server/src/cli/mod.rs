@@ -34,6 +34,7 @@ pub(crate) mod quickstart;
 pub(crate) mod replica;
 pub(crate) mod replicas;
 pub(crate) mod serve;
+pub(crate) mod token;
 pub(crate) mod verify;
 pub(crate) mod version;
 
@@ -98,6 +99,12 @@ pub(crate) enum Verb {
     /// Standard output gets the token alone, so that it can be used as TOKEN=$(oneseal mint --sub pod --aud rp).
     /// The replica must have admin.mint = true.
     Mint(mint::Args),
+    /// Show a proof to the issuer's token endpoint and get a token for one audience, as a pod does
+    ///
+    /// Standard output gets the token alone, or --out a file of it, whole at any moment. The proof is the pod's service
+    /// account token (--source), or an assertion of another issuer's (--assertion). While nobody answers, or the answer is to
+    /// come later, it is tried again until --timeout; what is refused is not tried again.
+    Token(token::Args),
     /// List the replicas that serve the issuer, and forget those that are gone
     Replicas(replicas::Args),
     /// Make tokens with which the admin API is called over TCP
@@ -147,6 +154,7 @@ impl Cli {
             Verb::Keys(args) => keys::run(args, globals).await,
             Verb::Migrate(args) => migrate::run(args, globals).await,
             Verb::Mint(args) => mint::run(args, globals).await,
+            Verb::Token(args) => token::run(args, globals).await,
             Verb::Replicas(args) => replicas::run(args, globals).await,
             Verb::Admin(args) => admin::run(args, globals).await,
             Verb::Verify(args) => verify::run(args, globals).await,
@@ -233,7 +241,7 @@ fn read_ca(path: &Path) -> Result<String, Failure> {
 }
 
 /// What to do about a certificate that is not trusted: it is reachable, so that is not the question.
-const UNTRUSTED: &str = "its certificate is not trusted: name the file of who vouches for it by --ca FILE or \
+pub(crate) const UNTRUSTED: &str = "its certificate is not trusted: name the file of who vouches for it by --ca FILE or \
                          issuer.ca_bundle, or look at the host's name and the date";
 
 /// Those whose values are judged and never repeated by who reads them, and the one that may hold a public key.

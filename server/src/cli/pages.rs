@@ -305,6 +305,19 @@ pub(crate) static PAGES: &[Page] = &[
         ],
     },
     Page {
+        verb: "token",
+        exits: &[
+            (0, "there is a token"),
+            (69, "no answer before --timeout was over, or no room for the file"),
+            (77, "the proof is not taken, the audience is not allowed, or a file is not"),
+            (78, "no proof, no token endpoint, another token than asked for, or configuration refused"),
+        ],
+        examples: &[
+            "oneseal token --issuer https://oidc.example.com --audience sts.amazonaws.com --out token",
+            "TOKEN=$(oneseal token --issuer https://oidc.example.com --audience sts.amazonaws.com)",
+        ],
+    },
+    Page {
         verb: "replicas list",
         exits: &[
             DONE,

@@ -175,7 +175,10 @@ fn leeway(text: &str) -> Result<Duration, String> {
 
 /// Whose token it must be, and whom the configuration trusts besides the system's authorities (issuer.ca_bundle). With
 /// --issuer a configuration is read only if one is named.
-fn configured(flag: Option<String>, globals: &Globals) -> Result<(IssuerUrl, Vec<String>), Failure> {
+pub(super) fn configured(
+    flag: Option<String>,
+    globals: &Globals,
+) -> Result<(IssuerUrl, Vec<String>), Failure> {
     let flag = flag.map(|url| IssuerUrl::parse(&url, "--issuer").map_err(Failure::found)).transpose()?;
     let config =
         if flag.is_none() || globals.config.is_some() { Some(globals.partial_config()?) } else { None };

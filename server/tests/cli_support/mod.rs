@@ -1,6 +1,8 @@
 //! The program under test, run as a person would: arguments in, exit code and texts out.
 #![expect(dead_code, reason = "each test file uses its part of it")]
 
+pub(crate) mod issuer;
+
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
