@@ -105,6 +105,16 @@ fn scene() -> TempDir {
     fs::write(dir.path().join("oneseal.toml"), configuration).expect("written");
     let recipient = include_str!("../../keystore/tests/vectors/recipient/p256.pub.jwk");
     fs::write(dir.path().join("recipient.jwk"), recipient).expect("written");
+    let rules = "[issuer]\nurl = \"https://oidc.example\"\n\
+                 [[cluster]]\nname = \"prod\"\nissuer = \"https://kubernetes.default.svc\"\n\
+                 [[rule]]\nname = \"ci\"\ncluster = \"prod\"\nsub = \"{cluster}:{namespace}\"\n\
+                 audiences = [\"sts.amazonaws.com\"]\n";
+    fs::write(dir.path().join("rules.toml"), rules).expect("written");
+    let workload = r#"{"cluster": "prod", "namespace": "ci", "pod_uid": "5c1e"}"#;
+    fs::write(dir.path().join("workload.json"), workload).expect("written");
+    let expectations =
+        format!(r#"{{"expect": [{{"workload": {workload}, "audience": "rp", "denied": true}}]}}"#);
+    fs::write(dir.path().join("expectations.toml"), expectations).expect("written");
     dir
 }
 
@@ -177,6 +187,11 @@ fn every_example_of_the_help_runs() {
     ] {
         let words: Vec<_> = verb.split(' ').collect();
         run_all(&words, ("127.0.0.1:8081", ops));
+        done.push(verb.to_owned());
+    }
+    // They ask a configuration of their own and no replica.
+    for verb in ["rules preview", "rules test"] {
+        run_all(&verb.split(' ').collect::<Vec<_>>(), ("oneseal.toml", "rules.toml"));
         done.push(verb.to_owned());
     }
     // Their time has not come here, or what they name is not there; the line itself is one that is understood.

@@ -113,6 +113,23 @@ fn every_answer_is_as_its_schema_says() {
         "healthcheck",
         &run(&mut oneseal(["healthcheck", "--json", "--ops", judge.replica.address("ops")])),
     );
+    let rules = file("rules.toml");
+    let table = "[issuer]\nurl = \"https://oidc.example\"\n\
+                 [[cluster]]\nname = \"prod\"\nissuer = \"https://kubernetes.default.svc\"\n\
+                 [[rule]]\nname = \"ci\"\ncluster = \"prod\"\nsub = \"{cluster}:{namespace}\"\naudiences = [\"a\"]\n";
+    fs::write(&rules, table).expect("written");
+    let preview = |audience: &str| {
+        let pod = ["--cluster", "prod", "--namespace", "ci", "--pod-uid", "5c1e", "--audience", audience];
+        run(oneseal(["rules", "preview", "--json", "--config", &rules]).args(pod))
+    };
+    judge.judge("rules-preview", &preview("a"));
+    judge.judge("rules-preview", &preview("b"));
+    for wanted in [r#""denied": true"#, r#""sub": "prod:ci""#] {
+        let workload = r#"{"cluster": "prod", "namespace": "ci", "pod_uid": "5c1e"}"#;
+        let text = format!(r#"{{"expect": [{{"workload": {workload}, "audience": "a", {wanted}}}]}}"#);
+        let test = ["rules", "test", "--json", "--config", &rules, "-"];
+        judge.judge("rules-test", &run_with(&mut oneseal(test), &text));
+    }
     let admin = judge.replica.admin();
     judge.judge("replicas-list", &run(&mut oneseal(["replicas", "list", "--json", "--admin", text(&admin)])));
     judge.judge("version", &run(&mut oneseal(["version", "--json"])));

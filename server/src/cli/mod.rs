@@ -19,6 +19,7 @@ use crate::output;
 pub(crate) mod admin;
 mod alive;
 pub(crate) mod check;
+mod claim;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod db;
@@ -33,6 +34,7 @@ mod pages;
 pub(crate) mod quickstart;
 pub(crate) mod replica;
 pub(crate) mod replicas;
+pub(crate) mod rules;
 pub(crate) mod serve;
 pub(crate) mod token;
 pub(crate) mod verify;
@@ -77,7 +79,7 @@ pub(crate) enum Verb {
     ///
     /// Nothing is bound before the key has been loaded and judged. SIGTERM ends the server in order: not ready, still
     /// serving for process.drain_delay, then closed. SIGINT skips the delay; a second signal ends it at once. SIGHUP
-    /// looks at the TLS certificate again. A service manager that has set NOTIFY_SOCKET is told when the server is
+    /// looks at the TLS certificate and the rules again. A service manager that has set NOTIFY_SOCKET is told when the server is
     /// ready, ending and, with WATCHDOG_USEC, alive.
     Serve(serve::Args),
     /// Look at configuration and key as the start of `serve` does, and report all that is wrong
@@ -105,6 +107,8 @@ pub(crate) enum Verb {
     /// account token (--source), or an assertion of another issuer's (--assertion). While nobody answers, or the answer is to
     /// come later, it is tried again until --timeout; what is refused is not tried again.
     Token(token::Args),
+    /// Ask the configured rules who would get which token
+    Rules(rules::Args),
     /// List the replicas that serve the issuer, and forget those that are gone
     Replicas(replicas::Args),
     /// Make tokens with which the admin API is called over TCP
@@ -155,6 +159,7 @@ impl Cli {
             Verb::Migrate(args) => migrate::run(args, globals).await,
             Verb::Mint(args) => mint::run(args, globals).await,
             Verb::Token(args) => token::run(args, globals).await,
+            Verb::Rules(args) => rules::run(args, globals).await,
             Verb::Replicas(args) => replicas::run(args, globals).await,
             Verb::Admin(args) => admin::run(args, globals).await,
             Verb::Verify(args) => verify::run(args, globals).await,

@@ -318,6 +318,24 @@ pub(crate) static PAGES: &[Page] = &[
         ],
     },
     Page {
+        verb: "rules preview",
+        exits: &[
+            (0, "a rule lets it have the token that is shown"),
+            (1, "it would get none; why is said of each rule"),
+            (78, "configuration refused"),
+        ],
+        examples: &[
+            "oneseal rules preview --config oneseal.toml --audience sts.amazonaws.com --cluster prod --namespace ci \
+             --service-account builder --pod job-1 --pod-uid 5c1e",
+            "oneseal rules preview --config oneseal.toml --audience sts.amazonaws.com --workload workload.json --json",
+        ],
+    },
+    Page {
+        verb: "rules test",
+        exits: &[(0, "all is as expected"), (1, "an expectation fails"), (78, "configuration refused")],
+        examples: &["oneseal rules test --config oneseal.toml expectations.toml"],
+    },
+    Page {
         verb: "replicas list",
         exits: &[
             DONE,

@@ -47,7 +47,7 @@ fn one(mut item: Item, findings: &mut Findings) -> Option<Rule> {
         (None, None) => {
             let message =
                 "it is for nobody: name the `cluster` or the `assertion_issuer` that vouches for them";
-            item.refuse(&codes::MISSING, "name", message, findings);
+            item.refuse(&codes::MISSING, "cluster", message, findings);
         }
         (Some(_), Some(_)) => {
             let message = "`cluster` is set as well; write a rule for each";

@@ -4,6 +4,7 @@ mod golden;
 mod lists;
 mod properties;
 mod remote;
+mod rules;
 mod sealing;
 mod secrets;
 mod sources;
@@ -131,7 +132,7 @@ fn all_mistakes_are_told_at_once() {
          [rotation]\n\
          refresh = 15\n\
          staleness_limit = \"20s\"\n\
-         [cluster]\n\
+         [assertion_issuer]\n\
          kind = \"env\"\n\
          [databse]\n\
          [[rule]]\n\
@@ -158,13 +159,17 @@ fn all_mistakes_are_told_at_once() {
             "config.bad_value at rotation.refresh (oneseal.toml:13): it is an integer, but must be a duration in whole seconds, such as \"15m\"",
             "config.inequality at process.drain_delay (oneseal.toml:11): 1m, but it must be below process.shutdown_timeout, which is 25s",
             "config.missing at issuer.url: no issuer is configured, so there is nothing to serve",
-            "config.not_available at cluster (oneseal.toml:15): `cluster` is not in this version",
-            "config.not_available at rule (oneseal.toml:18): `rule` is not in this version",
+            "config.missing at rule 1 (oneseal.toml:18): it has no `audiences`: a token is for somebody",
+            "config.missing at rule 1 (oneseal.toml:18): it has no `name`: audit lines and `rules test` tell them by it",
+            "config.missing at rule 1 (oneseal.toml:18): it has no `sub`: relying parties decide by it, so nobody can guess it",
+            "config.missing at rule 1 (oneseal.toml:18): it is for nobody: name the `cluster` or the `assertion_issuer` that vouches for them",
+            "config.not_available at assertion_issuer (oneseal.toml:15): `assertion_issuer` is not in this version",
             "config.unknown_key at ONESEAL__ISSUER__NAME: unknown key; did you mean ONESEAL__PROVIDER__NAME?",
             "config.unknown_key at ONESEAL__ROTATION__SKEW_FILE: only secrets are read from a file; set ONESEAL__ROTATION__SKEW itself",
             "config.unknown_key at colour (oneseal.toml:1): unknown key",
             "config.unknown_key at databse (oneseal.toml:17): unknown table; did you mean [database]?",
             "config.unknown_key at issuer.ulr (oneseal.toml:3): unknown key; did you mean `issuer.url`?",
+            "config.unknown_key at rule 1, audience (oneseal.toml:19): unknown key; did you mean `audiences`?",
         ]
     );
 }

@@ -16,6 +16,7 @@ mod mounts;
 #[cfg(target_os = "linux")]
 mod notify;
 mod ops;
+mod rules;
 mod secrets;
 mod shutdown;
 mod support;

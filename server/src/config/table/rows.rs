@@ -9,8 +9,7 @@ pub(crate) static SECTIONS: &[Section] =
     &[ISSUER, PROVIDER, DATABASE, KEK, RING, LISTEN, TLS, PROCESS, OPS, ADMIN, ROTATION];
 
 /// Tables and keys of the design that this version does not have.
-pub(crate) static LATER: &[&str] =
-    &["cluster", "rule", "ring.anchor", "listen.token", "listen.trusted_proxies"];
+pub(crate) static LATER: &[&str] = &["ring.anchor", "listen.token", "listen.trusted_proxies"];
 
 const ISSUER: Section = Section {
     name: "issuer",

@@ -239,8 +239,8 @@ fn misspelt_variables_are_errors_with_a_hint() {
         );
     }
     assert_eq!(
-        Case::file(LEAST).var("ONESEAL__CLUSTER__NAME", "CANARY").refused(),
-        ["config.not_available at ONESEAL__CLUSTER__NAME: `cluster.name` is not in this version"]
+        Case::file(LEAST).var("ONESEAL__ASSERTION_ISSUER__NAME", "CANARY").refused(),
+        ["config.not_available at ONESEAL__ASSERTION_ISSUER__NAME: `assertion_issuer.name` is not in this version"]
     );
 }
 
