@@ -17,6 +17,7 @@ pub(super) fn choose(
     values: &Values,
     issuer: Option<&IssuerUrl>,
     tls: &TlsSource,
+    has_rules: bool,
     findings: &mut Findings,
 ) -> Admin {
     let admin = Admin {
@@ -25,7 +26,7 @@ pub(super) fn choose(
         tokens: tokens(values),
         hosts: hosts(values),
     };
-    check_minting(&admin, values, issuer, findings);
+    check_minting(&admin, values, issuer, has_rules, findings);
     match tcp(values) {
         Some(address) => check_tcp(&admin, address, values, tls, findings),
         None => check_without_tcp(values, findings),
@@ -61,12 +62,18 @@ pub(super) fn tcp(values: &Values) -> Option<SocketAddr> {
     }
 }
 
-fn check_minting(admin: &Admin, values: &Values, issuer: Option<&IssuerUrl>, findings: &mut Findings) {
+fn check_minting(
+    admin: &Admin,
+    values: &Values,
+    issuer: Option<&IssuerUrl>,
+    has_rules: bool,
+    findings: &mut Findings,
+) {
     let Admin { mint, mint_audiences: audiences, tokens, .. } = admin;
     if *mint && socket(values).is_none() && tcp(values).is_none() && !values.is_faulty(TCP) {
         findings.push(&codes::NO_EFFECT, values.place("admin.mint"), "listen.admin is off");
     }
-    if *mint && audiences.is_empty() && !values.is_faulty("admin.mint_audiences") {
+    if *mint && audiences.is_empty() && !has_rules && !values.is_faulty("admin.mint_audiences") {
         let message = "admin.mint_audiences is empty, so every request to mint is refused";
         findings.push(&codes::NO_EFFECT, values.place("admin.mint"), message);
     }

@@ -86,7 +86,8 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
     check_listen(&values, &mut findings);
     check_process(&values, &mut findings);
     findings.extend(of_database);
-    let admin = admin::choose(&values, issuer.as_ref(), &tls.source, &mut findings);
+    let admin =
+        admin::choose(&values, issuer.as_ref(), &tls.source, !lists.of("rule").is_empty(), &mut findings);
     check_workers(workers.as_deref(), &mut findings);
     let log_filter = log_filter(log, &mut findings);
     let rotation = times::choose(&mut values, issuer.as_ref(), yes, &mut findings);

@@ -88,7 +88,7 @@ fn new_rules_are_in_force_without_a_restart_and_what_is_broken_keeps_the_last_go
     // No TOML; a rule with a mistake; a mistake elsewhere; a cluster that is none; gone.
     let good = tables(&place, "", &["d"]);
     for (broken, code) in [
-        ("[[rule]]\nname =".to_owned(), "config.syntax"),
+        ("[admin]\n[[rule]]\nname =".to_owned(), "config.syntax"),
         (good.replace("{namespace}", "{namespace}{pod}"), "rule.template_ambiguous"),
         (good.replace("mint = true", "mnt = true"), "config.unknown_key"),
         (good.replace("cluster = \"prod\"", "cluster = \"prd\""), "rule.unknown_voucher"),
@@ -97,7 +97,7 @@ fn new_rules_are_in_force_without_a_restart_and_what_is_broken_keeps_the_last_go
         if code == "config.not_found" {
             fs::rename(place.path("oneseal.toml"), place.path("kept.toml")).unwrap();
         } else {
-            replace(&place, &broken.replace("[[rule]]\nname =", "[admin]\n[[rule]]\nname ="));
+            replace(&place, &broken);
         }
         until(code, || (status(&server)["refused"][0]["code"] == code).then_some(()));
         assert!(is_minted(&server, "b") && !is_minted(&server, "d"), "{code}");
@@ -183,7 +183,7 @@ fn check_tells_every_mistake_of_the_rules_with_number_and_line() {
         .filter(|found| found["code"] == "rule.unknown_name")
         .collect();
     assert_eq!((checked.status.code(), found.len()), (Some(78), 2), "{report}");
-    assert_eq!(found[1]["place"], "rule 2 (oneseal.toml:21)");
+    assert_eq!(found[1]["place"], "rule 2 (oneseal.toml:25)");
     assert_eq!(found[1]["message"], "sub: `custer` is not known of these workloads; did you mean cluster?");
 
     place.configure(&good);

@@ -15,8 +15,10 @@ fn a_rule_with_every_key_is_read_and_one_with_the_least_has_the_defaults() {
                  sub = \"{cluster}:{namespace}\"\naudiences = [\"a\"]\nalgorithm = \"ES256\"\nttl = \"15m\"\n\
                  claims = { team = \"{namespace}\", deep = { list = [\"{pod}\", 1] } }\n\
                  aws_session_tags = { project = \"{namespace}\" }\naws_transitive_tags = [\"project\"]\n";
-    let (config, warnings) = Case::file(format!("{LEAST}{CLUSTERS}{every}{least}")
-        .replace("[provider]", "algorithms = [\"RS256\", \"ES256\"]\n[provider]"))
+    let (config, warnings) = Case::file(
+        format!("{LEAST}{CLUSTERS}{every}{least}")
+            .replace("[provider]", "algorithms = [\"RS256\", \"ES256\"]\n[provider]"),
+    )
     .load();
     assert_eq!(warnings, [] as [&str; 0]);
     let names: Vec<_> = config.settings.rules.iter().map(oneseal::Rule::name).collect();
@@ -45,7 +47,7 @@ fn every_mistake_of_a_rule_is_told_with_its_number_and_line() {
         [
             "config.conflict at rule 2, assertion_issuer (oneseal.toml:20): `cluster` is set as well; write a rule for each",
             "config.missing at rule 1 (oneseal.toml:10): it is for nobody: name the `cluster` or the `assertion_issuer` that vouches for them",
-            "rule.algorithm_unlisted at rule 5 (oneseal.toml:32): ES384 is not among the issuer's",
+            "rule.algorithm_unlisted at rule 5 (oneseal.toml:33): ES384 is not among the issuer's",
             "rule.malformed at rule 4 (oneseal.toml:26): ttl: a token cannot live 5 s; ask for 60 s to 86400 s",
             "rule.unknown_name at rule 4 (oneseal.toml:26): the condition `name_space`: `name_space` is not known of these workloads; did you mean namespace?",
             "rule.unknown_voucher at rule 3 (oneseal.toml:21): cluster: `prd` is none; there are prod",

@@ -240,7 +240,9 @@ fn misspelt_variables_are_errors_with_a_hint() {
     }
     assert_eq!(
         Case::file(LEAST).var("ONESEAL__ASSERTION_ISSUER__NAME", "CANARY").refused(),
-        ["config.not_available at ONESEAL__ASSERTION_ISSUER__NAME: `assertion_issuer.name` is not in this version"]
+        [
+            "config.not_available at ONESEAL__ASSERTION_ISSUER__NAME: `assertion_issuer.name` is not in this version"
+        ]
     );
 }
 
