@@ -89,7 +89,7 @@ impl Rule {
     }
 
     fn of(name: &str, whom: Whom, sub: &str) -> Self {
-        let mut rule = Self::empty(name, whom).sub(sub);
+        let mut rule = Self::empty(name, whom).subject(sub);
         let (word, names) = match &rule.whom {
             Whom::Clusters(names) => ("cluster", names),
             Whom::AssertionIssuers(names) => ("assertion_issuer", names),
@@ -187,7 +187,7 @@ impl Rule {
     }
 
     /// With this template for the `sub`: text with `{NAME}` and `{claims./POINTER}` in it, `{{` and `}}` for braces.
-    pub fn sub(mut self, template: impl AsRef<str>) -> Self {
+    pub fn subject(mut self, template: impl AsRef<str>) -> Self {
         let template = Template::parse(template.as_ref(), self.names()).and_then(fit_for_a_subject);
         self.subject = kept(&mut self.faults, "sub", template);
         self

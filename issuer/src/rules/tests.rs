@@ -255,7 +255,7 @@ fn what_an_admin_caller_gets_is_bounded_by_the_first_rule_of_the_audience_and_no
 
 #[test]
 fn an_embedders_own_facts_can_be_asked_and_written() {
-    let rule = Rule::new(audience("a"), TokenLifetime::HOUR).when("region", ["eu"]).sub("{region}/{run}");
+    let rule = Rule::new(audience("a"), TokenLifetime::HOUR).when("region", ["eu"]).subject("{region}/{run}");
     let rules = rules(vec![rule, Rule::new(audience("b"), TokenLifetime::HOUR)], &[]);
     let workload = embedder().with_facts(Facts::new([("region", "eu"), ("run", "a/b")]));
     let decide = |workload: &VerifiedWorkload, to: &str| {
@@ -322,15 +322,15 @@ fn what_is_wrong_with_a_rule_is_found_when_it_is_read() {
         (ci().when("claims./x", [Pattern::exactly(1.5)]), "rule.malformed", "a condition is"),
         (ci().when("claims.x", ["x"]), "rule.malformed", "begins with /"),
         (
-            ci().sub("{cluster}{namespace}"),
+            ci().subject("{cluster}{namespace}"),
             "rule.template_ambiguous",
             "sub: between {cluster} and {namespace}",
         ),
-        (ci().sub("{custer}"), "rule.unknown_name", "did you mean cluster?"),
-        (ci().sub(""), "rule.malformed", "sub: "),
-        (ci().sub("a {cluster}"), "rule.malformed", "white space"),
-        (ci().sub("x".repeat(128)), "rule.malformed", "128 bytes"),
-        (ci().sub("x".repeat(127) + "{cluster}"), "rule.malformed", "127 bytes"),
+        (ci().subject("{custer}"), "rule.unknown_name", "did you mean cluster?"),
+        (ci().subject(""), "rule.malformed", "sub: "),
+        (ci().subject("a {cluster}"), "rule.malformed", "white space"),
+        (ci().subject("x".repeat(128)), "rule.malformed", "128 bytes"),
+        (ci().subject("x".repeat(127) + "{cluster}"), "rule.malformed", "127 bytes"),
         (ci().claims(&claims(json!({"AUD": "x"}))), "rule.claims", "claims: "),
         (ci().claims(&claims(json!({"x": "{nope}"}))), "rule.unknown_name", "claims: x: `nope`"),
         (ci().aws_session_tags([("aws:x", "x")]), "rule.session_tags", "aws_session_tags: "),
@@ -359,7 +359,7 @@ fn what_is_wrong_with_a_rule_is_found_when_it_is_read() {
     }
     let twice = rules(vec![ci(), ci().audiences(["b"])], &[]).check(Mode::Full);
     assert!(twice.contains(&RULE_NAME_TAKEN));
-    let places = rules(vec![ci().at("rule[2] (oneseal.toml:7)").sub("{")], &[]).check(Mode::Full);
+    let places = rules(vec![ci().at("rule[2] (oneseal.toml:7)").subject("{")], &[]).check(Mode::Full);
     assert_eq!(
         places.iter().map(|found| found.place.as_str()).collect::<Vec<_>>(),
         ["rule[2] (oneseal.toml:7)"]
@@ -369,7 +369,7 @@ fn what_is_wrong_with_a_rule_is_found_when_it_is_read() {
 #[test]
 fn every_fault_of_every_rule_is_told_at_once() {
     let found = found(vec![
-        ci().sub("{").ttl(Duration::ZERO).when("x", ["y"]).audiences([""]),
+        ci().subject("{").ttl(Duration::ZERO).when("x", ["y"]).audiences([""]),
         ci().named("b").algorithm(Algorithm::Es384),
     ]);
     let codes: Vec<_> = found.iter().map(|(code, _)| *code).collect();
