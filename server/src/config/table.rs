@@ -373,7 +373,7 @@ mod tests {
 
     #[test]
     fn whole_tables_and_keys_below_them_are_later() {
-        for path in ["assertion_issuer", "assertion_issuer.name", "ring.anchor"] {
+        for path in ["ring.anchor", "ring.anchor.uri", "listen.token"] {
             assert!(is_later(path), "{path}");
         }
         for path in ["rules", "clusters.name", "ring.anchored", "issuer.url"] {

@@ -132,7 +132,7 @@ fn all_mistakes_are_told_at_once() {
          [rotation]\n\
          refresh = 15\n\
          staleness_limit = \"20s\"\n\
-         [assertion_issuer]\n\
+         [cluster]\n\
          kind = \"env\"\n\
          [databse]\n\
          [[rule]]\n\
@@ -152,6 +152,7 @@ fn all_mistakes_are_told_at_once() {
              working directory begins with \"./\"",
             "config.bad_value at ONESEAL_LOG: \"a=b=c\" is not a log filter such as \"info\" or \"oneseal=debug,warn\"",
             "config.bad_value at ONESEAL__ADMIN__MINT: \"yes\" is not true or false",
+            "config.bad_value at cluster (oneseal.toml:15): there may be several of it: write [[cluster]], with two brackets",
             "config.bad_value at issuer.algorithms (oneseal.toml:4): \"RS265\" is not one of RS256, RS384, RS512, PS256, ES256, ES384, EdDSA; did you mean \"RS256\"?",
             "config.bad_value at listen.documents (oneseal.toml:8): \":8080\" is not an IP address and a port, such as \"[::]:8080\"; did you mean \"[::]:8080\"?",
             "config.bad_value at listen.ops (oneseal.toml:9): it is an integer, but must be an IP address and a port, such as \"[::]:8080\"",
@@ -163,7 +164,6 @@ fn all_mistakes_are_told_at_once() {
             "config.missing at rule 1 (oneseal.toml:18): it has no `name`: audit lines and `rules test` tell them by it",
             "config.missing at rule 1 (oneseal.toml:18): it has no `sub`: relying parties decide by it, so nobody can guess it",
             "config.missing at rule 1 (oneseal.toml:18): it is for nobody: name the `cluster` or the `assertion_issuer` that vouches for them",
-            "config.not_available at assertion_issuer (oneseal.toml:15): `assertion_issuer` is not in this version",
             "config.unknown_key at ONESEAL__ISSUER__NAME: unknown key; did you mean ONESEAL__PROVIDER__NAME?",
             "config.unknown_key at ONESEAL__ROTATION__SKEW_FILE: only secrets are read from a file; set ONESEAL__ROTATION__SKEW itself",
             "config.unknown_key at colour (oneseal.toml:1): unknown key",

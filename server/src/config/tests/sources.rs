@@ -239,10 +239,8 @@ fn misspelt_variables_are_errors_with_a_hint() {
         );
     }
     assert_eq!(
-        Case::file(LEAST).var("ONESEAL__ASSERTION_ISSUER__NAME", "CANARY").refused(),
-        [
-            "config.not_available at ONESEAL__ASSERTION_ISSUER__NAME: `assertion_issuer.name` is not in this version"
-        ]
+        Case::file(LEAST).var("ONESEAL__RING__ANCHOR", "CANARY").refused(),
+        ["config.not_available at ONESEAL__RING__ANCHOR: `ring.anchor` is not in this version"]
     );
 }
 
