@@ -13,5 +13,6 @@ mod documents;
 mod metrics;
 mod minting;
 mod routing;
+mod rules;
 mod secrets;
 mod token;
