@@ -3,16 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use oneseal::proofs::{ASSERTION_NO_REPLAY_GUARD, AssertionIssuer, AssertionProof};
+use futures_util::future::join;
+use oneseal::proofs::{
+    ASSERTION_NO_REPLAY_GUARD, AssertionIssuer, AssertionProof, Cluster, ClusterBuilder, KubernetesProof,
+    Review,
+};
 use oneseal::{Builder, Findings, IssuerUrl};
 use oneseal_coordination::database::{Database, DatabaseOptions};
 use oneseal_coordination::once::UsedOnce;
+use oneseal_providers::kubernetes::ApiServerOptions;
 
-use crate::config::{AssertionIssuerChoice, AssertionKeys, Config};
+use crate::config::{AssertionIssuerChoice, AssertionKeys, ClusterChoice, ClusterKeys, Config, Fetch};
 
 /// What tokens are taken as proof.
 #[derive(Debug, Default)]
 pub(crate) struct Proofs {
+    clusters: Option<KubernetesProof>,
     assertions: Option<AssertionProof>,
 }
 
@@ -24,15 +30,33 @@ impl Proofs {
     pub(crate) fn open(config: &Config) -> Result<Self, Findings> {
         let settings = &config.settings;
         let database = settings.database.as_ref();
-        Ok(Self { assertions: assertions(&settings.assertion_issuers, &config.issuer, database)? })
+        let clusters = clusters(&settings.clusters, &config.issuer);
+        let assertions = assertions(&settings.assertion_issuers, &config.issuer, database);
+        match (clusters, assertions) {
+            (Ok(clusters), Ok(assertions)) => Ok(Self { clusters, assertions }),
+            (Err(mut found), Err(more)) => {
+                found.extend(more);
+                Err(found)
+            }
+            (Err(found), _) | (_, Err(found)) => Err(found),
+        }
     }
 
     /// Gives them to the builder of an issuer.
     pub(crate) fn give(&self, builder: Builder) -> Builder {
+        let builder = match &self.clusters {
+            Some(clusters) => builder.proof(clusters.clone()),
+            None => builder,
+        };
         match &self.assertions {
             Some(assertions) => builder.proof(assertions.clone()),
             None => builder,
         }
+    }
+
+    /// What is worth knowing about how they are set up.
+    pub(crate) fn advice(&self) -> Findings {
+        self.clusters.as_ref().map(KubernetesProof::advice).unwrap_or_default()
     }
 
     /// Reads the keys of all who vouch, within [`PROBE_LIMIT`]: what is missing now is a warning, and whoever sends a
@@ -41,8 +65,64 @@ impl Proofs {
     /// # Cancel safety
     /// Changes nothing but which keys are held.
     pub(crate) async fn probe(&self) -> Findings {
-        let Some(assertions) = &self.assertions else { return Findings::new() };
-        tokio::time::timeout(PROBE_LIMIT, assertions.probe()).await.unwrap_or_default()
+        let clusters = async {
+            match &self.clusters {
+                // Each is asked within its own `timeout`.
+                Some(clusters) => clusters.probe().await,
+                None => Findings::new(),
+            }
+        };
+        let assertions = async {
+            let Some(assertions) = &self.assertions else { return Findings::new() };
+            tokio::time::timeout(PROBE_LIMIT, assertions.probe()).await.unwrap_or_default()
+        };
+        let (mut found, more) = join(clusters, assertions).await;
+        found.extend(more);
+        found
+    }
+}
+
+fn clusters(choices: &[ClusterChoice], own: &IssuerUrl) -> Result<Option<KubernetesProof>, Findings> {
+    let (mut clusters, mut faults) = (Vec::new(), Findings::new());
+    for choice in choices {
+        match cluster(choice, own).build() {
+            Ok(cluster) => clusters.push(cluster),
+            Err(found) => faults.extend(found),
+        }
+    }
+    if faults.has_errors() {
+        return Err(faults);
+    }
+    if clusters.is_empty() { Ok(None) } else { KubernetesProof::new(clusters).map(Some) }
+}
+
+fn cluster(choice: &ClusterChoice, own: &IssuerUrl) -> ClusterBuilder {
+    let mut access = ApiServerOptions::default();
+    access.kubeconfig.clone_from(&choice.kubeconfig);
+    access.context.clone_from(&choice.context);
+    let audience = choice.audience.as_deref().unwrap_or(own.as_str());
+    let cluster = Cluster::builder(&choice.name, &choice.issuer)
+        .audience(audience)
+        .api_server(access)
+        .review(if choice.is_reviewed { Review::Required } else { Review::Off })
+        .max_reviews(choice.max_reviews)
+        .max_lifetime(choice.max_lifetime)
+        .timeout(choice.timeout);
+    match &choice.keys {
+        ClusterKeys::Api => cluster,
+        ClusterKeys::File(path) => cluster.jwks_file(path),
+        ClusterKeys::Discovery(fetch) => fetched(cluster.keys_by_discovery(), fetch),
+        ClusterKeys::Uri(uri, fetch) => fetched(cluster.jwks_uri(uri), fetch),
+    }
+}
+
+fn fetched(mut cluster: ClusterBuilder, fetch: &Fetch) -> ClusterBuilder {
+    if let Some(path) = &fetch.ca_bundle {
+        cluster = cluster.ca_file(path);
+    }
+    match &fetch.proxy {
+        Some(proxy) => cluster.proxy(proxy),
+        None => cluster,
     }
 }
 

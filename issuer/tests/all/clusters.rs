@@ -212,7 +212,7 @@ fn what_is_wrong_with_a_cluster_is_told_at_once_and_by_name() {
     let fault = |builder: ClusterBuilder| codes(builder.build().unwrap_err());
     let good = || Authority::new(ES256).cluster("prod");
     assert!(good().build().is_ok());
-    for name in ["", "a b", "a/b", &"a".repeat(64), "a\n"] {
+    for name in ["", "a b", "a/b", &"a".repeat(65), "a\n"] {
         let named = Cluster::builder(name, CLUSTER).audience(URL).jwks(Authority::new(ES256).jwks());
         assert_eq!(fault(named.review(Review::Off)), ["cluster.malformed"], "{name:?}");
     }
@@ -224,6 +224,7 @@ fn what_is_wrong_with_a_cluster_is_told_at_once_and_by_name() {
     for jwks in ["", "{}", r#"{"keys":[]}"#, "<html>"] {
         assert_eq!(fault(good().jwks(jwks)), ["cluster.keys"], "{jwks}");
     }
+    assert_eq!(fault(good().jwks_file("/nowhere/jwks.json")), ["cluster.keys"]);
     assert_eq!(fault(good().jwks_uri("http://keys.example")), ["cluster.keys"]);
     assert_eq!(fault(good().jwks_uri("https://keys.example").ca_file("/nowhere/ca.pem")), ["cluster.keys"]);
     assert_eq!(fault(good().proxy("http://proxy.example:1")), ["cluster.keys"], "nothing is fetched");

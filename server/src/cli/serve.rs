@@ -187,6 +187,7 @@ impl Starting {
             remarks.extend(found);
             Proofs::default()
         });
+        remarks.extend(proofs.advice());
         let build = async || {
             let found =
                 gate::database(config.settings.database.as_ref(), config.unlocking.sealing.mode).await;

@@ -11,6 +11,7 @@ use tracing_subscriber::EnvFilter;
 use super::admin;
 use super::assertion_issuer;
 use super::belongs::{self, Belongs, PROVIDER, needed_by};
+use super::cluster;
 use super::database;
 use super::disk;
 use super::environment::{LOG, WORKERS};
@@ -115,6 +116,7 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
     let cluster_issuers = lists.of("cluster").iter();
     let cluster_issuers =
         cluster_issuers.filter_map(|item| item.text("name").zip(item.text("issuer"))).collect();
+    let clusters = cluster::choose(lists.take("cluster"), issuer.as_ref(), &mut findings);
     let assertion_issuers =
         assertion_issuer::choose(lists.take("assertion_issuer"), issuer.as_ref(), &mut findings);
     let settings = Settings {
@@ -144,6 +146,7 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
         admin,
         rotation,
         log_filter,
+        clusters,
         assertion_issuers,
         rules,
         cluster_issuers,

@@ -12,6 +12,7 @@ pub(crate) mod admin_tokens;
 mod assertion_issuer;
 mod belongs;
 mod choose;
+mod cluster;
 mod codes;
 mod commented;
 mod compound;
@@ -53,6 +54,7 @@ use secrecy::SecretString;
 
 pub(crate) use admin_tokens::AdminToken;
 pub(crate) use assertion_issuer::{AssertionIssuerChoice, AssertionKeys};
+pub(crate) use cluster::{ClusterChoice, ClusterKeys, Fetch};
 pub(crate) use codes::CODES;
 pub(crate) use commented::commented;
 #[cfg(test)]
@@ -189,6 +191,8 @@ pub(crate) struct Settings {
     pub(crate) admin: Admin,
     /// Times of the fleet, consistent with each other.
     pub(crate) rotation: Rotation,
+    /// `[[cluster]]`.
+    pub(crate) clusters: Vec<ClusterChoice>,
     /// `[[assertion_issuer]]`.
     pub(crate) assertion_issuers: Vec<AssertionIssuerChoice>,
     /// `[[rule]]`.

@@ -376,7 +376,7 @@ mod tests {
         for path in ["ring.anchor", "ring.anchor.uri", "listen.token"] {
             assert!(is_later(path), "{path}");
         }
-        for path in ["rules", "clusters.name", "ring.anchored", "issuer.url"] {
+        for path in ["rules", "cluster.name", "ring.anchored", "issuer.url"] {
             assert!(!is_later(path), "{path}");
         }
     }

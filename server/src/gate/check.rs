@@ -213,6 +213,7 @@ async fn of_config(config: Config, mut remarks: Findings) -> Found {
             Proofs::default()
         }
     };
+    remarks.extend(proofs.advice());
     let (findings, issuer) = match app::issuer(&config, &proofs, false).build().await {
         Ok((issuer, _tasks)) => {
             remarks.extend(tls.map(|tls| tls.advice(&issuer)).unwrap_or_default());

@@ -10,12 +10,13 @@ use oneseal::{Clock, Strength, SystemClock, UnixTime, VerifiedWorkload, Voucher}
 use oneseal_providers::kubernetes::ApiServerOptions;
 use oneseal_testing::FixedClock;
 use oneseal_testing::parts::{Gateway, KubeApiserver, KubeApiserverOptions, Meddling, Pod};
-use oneseal_tests::state;
+use oneseal_tests::{Start, state};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use crate::shipped::{moved, text};
+use crate::support::run;
 
 const US: &str = "https://oidc.example";
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
@@ -471,4 +472,56 @@ async fn a_probe_names_what_a_cluster_lacks_and_its_cure() {
     let denied = found.iter().find(|finding| finding.code.name == "cluster.review_denied").unwrap();
     let user = format!("system:serviceaccount:{}:stranger may not create", world.namespace);
     assert!(denied.message.contains(&user) && denied.code.cure.contains("ClusterRole"), "{denied}");
+}
+
+/// A cluster is a warning, and no reason not to serve what has nothing to do with it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_starts_without_its_clusters_and_check_tells_what_they_lack() {
+    let Some(server) = KubeApiserver::shared() else { return };
+    let world = World::of(server);
+    world.cluster("here");
+    let nobody = world.file("nobody", &server.kubeconfig_at("127.0.0.1:1".parse().unwrap(), "token"));
+    let key = world.dir.path().join("key");
+    let mut start = Start::with_file(world.dir.path().join("home"), "http://127.0.0.1:1", &key);
+    start.algorithms = vec![oneseal::Algorithm::Es256];
+    let cluster = |name: &str, kubeconfig: &std::path::Path| {
+        let issuer = server.url();
+        format!("[[cluster]]\nname = {name:?}\nissuer = {issuer:?}\nkubeconfig = {kubeconfig:?}\n")
+    };
+    let (exit, _, err) = run(&start, &["keys", "init"]).await;
+    assert_eq!(exit, Some(0), "{err}");
+    start.more = [
+        cluster("here", &world.dir.path().join("here")),
+        cluster("gone", &nobody),
+        cluster("unasked", &nobody).replace("kubeconfig", "review = \"off\"\nkeys = \"discovery\"\n# "),
+    ]
+    .concat();
+    let (exit, out, err) = run(&start, &["check", "--json", "--no-bind", "--offline"]).await;
+    assert_eq!(exit, Some(0), "{out}{err}");
+    let codes = |out: &str| -> Vec<String> {
+        let report: Value = serde_json::from_str(out).unwrap();
+        let found = report["findings"].as_array().unwrap().clone();
+        let told = |finding: &Value| {
+            format!("{} {}", finding["code"].as_str().unwrap(), finding["place"].as_str().unwrap())
+        };
+        found.iter().map(told).filter(|line| line.starts_with("cluster.")).collect()
+    };
+    assert_eq!(codes(&out), ["cluster.unreviewed cluster unasked"], "nobody is asked");
+    let (exit, out, err) = run(&start, &["check", "--json", "--no-bind"]).await;
+    assert_eq!(exit, Some(0), "{out}{err}");
+    let mut told = codes(&out);
+    told.sort();
+    assert_eq!(
+        told,
+        [
+            "cluster.keys_unreadable cluster gone",
+            "cluster.keys_unreadable cluster unasked",
+            "cluster.review_unavailable cluster gone",
+            "cluster.unreviewed cluster unasked",
+        ]
+    );
+    // Where two are asked at one API server, nothing starts.
+    start.more = [cluster("one", &nobody), cluster("two", &nobody)].concat();
+    let (exit, out, _) = run(&start, &["check", "--json", "--no-bind", "--offline"]).await;
+    assert_eq!((exit, codes(&out)), (Some(78), vec!["cluster.same_access cluster two".to_owned()]), "{out}");
 }

@@ -17,6 +17,7 @@ use oneseal_relying_party::{AudienceForm, Builder as Verifier, RelyingParty};
 use super::codes::*;
 #[cfg(feature = "kubernetes")]
 use super::reviewer::{ApiKeys, Reviewer};
+use crate::proofs::key_file::KeyFile;
 
 /// Collects what a [`Cluster`] needs. Only its name, its issuer and the audience cannot be defaulted.
 ///
@@ -58,6 +59,7 @@ enum Keys {
     Api,
     Discovery,
     Uri(String),
+    File(KeyFile),
     Given(Bytes),
 }
 
@@ -120,6 +122,12 @@ impl ClusterBuilder {
     /// Reads its keys at `uri`, https or on loopback, as anybody may: no credentials are sent there.
     pub fn jwks_uri(mut self, uri: impl Into<String>) -> Self {
         self.keys = Keys::Uri(uri.into());
+        self
+    }
+
+    /// Reads its keys from this file, again as it changes.
+    pub fn jwks_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.keys = Keys::File(KeyFile::new(path.into()));
         self
     }
 
@@ -191,23 +199,24 @@ impl ClusterBuilder {
             faults.push(&CLUSTER_ISSUER, place.as_str(), why.join("; "));
         });
         let Ok(issuer) = issuer else { return Err(faults) };
+        // That there is no audience has been said.
         let verifier = match self.verifier(&issuer) {
-            Ok(verifier) if !faults.has_errors() => verifier,
-            Ok(_) => return Err(faults),
-            // That there is no audience has been said.
-            Err(error) => {
-                if !self.audience.is_empty() {
-                    faults.push(&CLUSTER_KEYS, place, chain(&error));
-                }
-                return Err(faults);
+            Err(error) if !self.audience.is_empty() => {
+                faults.push(&CLUSTER_KEYS, place.as_str(), chain(&error));
+                None
             }
+            verifier => verifier.ok(),
+        };
+        let given = self.given().map_err(|why| faults.push(&CLUSTER_KEYS, place.as_str(), why));
+        let (Some(verifier), Ok(given), false) = (verifier, given, faults.has_errors()) else {
+            return Err(faults);
         };
         Ok(Cluster {
             #[cfg(feature = "kubernetes")]
             reviewer: self.is_reviewed().then(|| self.reviewer()),
             #[cfg(feature = "kubernetes")]
             access: (self.is_reviewed() || matches!(self.keys, Keys::Api)).then(|| self.access.clone()),
-            given: self.given(),
+            given,
             name: self.name,
             issuer,
             audience: self.audience,
@@ -266,13 +275,13 @@ impl ClusterBuilder {
         self.with_keys(verifier).build()
     }
 
-    fn given(&self) -> BTreeSet<KeyId> {
-        let Keys::Given(jwks) = &self.keys else { return BTreeSet::new() };
-        let jwks = json::parse_object(jwks).unwrap_or_default();
-        let keys = jwks.get("keys").and_then(|keys| keys.as_array());
-        let keys =
-            keys.into_iter().flatten().filter_map(|key| PublicKey::from_foreign_jwk(key.as_object()?).ok());
-        keys.map(|key| key.thumbprint()).collect()
+    /// The keys that are there already. What is wrong with those that were given is the verifier's to say.
+    fn given(&self) -> Result<BTreeSet<KeyId>, String> {
+        match &self.keys {
+            Keys::Given(jwks) => Ok(thumbprints(jwks).unwrap_or_default()),
+            Keys::File(file) => file.read_now().and_then(|jwks| thumbprints(&jwks)),
+            Keys::Api | Keys::Discovery | Keys::Uri(_) => Ok(BTreeSet::new()),
+        }
     }
 
     fn with_keys(&self, verifier: Verifier) -> Verifier {
@@ -283,6 +292,7 @@ impl ClusterBuilder {
             Keys::Api => verifier,
             Keys::Discovery => verifier,
             Keys::Uri(uri) => verifier.jwks_uri(uri),
+            Keys::File(file) => verifier.keys_from(Arc::new(file.clone())),
             Keys::Given(jwks) => verifier.jwks(jwks.clone()),
         }
     }
@@ -337,6 +347,15 @@ impl fmt::Debug for Cluster {
     }
 }
 
+/// The names of the keys of a JWKS, whatever it calls them.
+fn thumbprints(jwks: &[u8]) -> Result<BTreeSet<KeyId>, String> {
+    let jwks = json::parse_object(jwks).map_err(|error| format!("the key set is no JSON object: {error}"))?;
+    let keys = jwks.get("keys").and_then(|keys| keys.as_array()).into_iter().flatten();
+    let keys = keys.filter_map(|key| PublicKey::from_foreign_jwk(key.as_object()?).ok());
+    let thumbprints: BTreeSet<_> = keys.map(|key| key.thumbprint()).collect();
+    if thumbprints.is_empty() { Err("the key set has no usable key".to_owned()) } else { Ok(thumbprints) }
+}
+
 /// Where findings are told to be.
 pub(super) fn place_of(name: &str) -> String {
     format!("cluster {}", if is_name(name) { name } else { "?" })
@@ -344,10 +363,10 @@ pub(super) fn place_of(name: &str) -> String {
 
 fn is_name(name: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    (1..=63).contains(&name.len()) && name.bytes().all(is_allowed)
+    (1..=64).contains(&name.len()) && name.bytes().all(is_allowed)
 }
 
-const NAME: &str = "a cluster's name is 1 to 63 letters, digits, `-`, `_` and `.`";
+const NAME: &str = "a cluster's name is 1 to 64 letters, digits, `-`, `_` and `.`";
 
 /// What API servers are set up to take for themselves beside their issuer (kubeadm, kubespray, Cluster API).
 const API_AUDIENCES: [&str; 6] = [

@@ -1,10 +1,12 @@
 //! Whether the clusters can be asked, before a pod finds out: for `oneseal check`, and to warm up.
 
-use futures_util::future::join_all;
-use oneseal_keystore::findings::{Findings, chain};
+use futures_util::future::{join, join_all};
+use oneseal_keystore::findings::{Code, Findings, chain};
 
 use super::cluster::place_of;
 use super::codes::*;
+#[cfg(feature = "kubernetes")]
+use super::reviewer::Missing;
 use super::{Cluster, KubernetesProof};
 
 impl KubernetesProof {
@@ -26,18 +28,26 @@ impl KubernetesProof {
 
 async fn probe(cluster: &Cluster) -> Findings {
     let (mut found, place) = (Findings::new(), place_of(&cluster.name));
-    if let Err(unavailable) = cluster.verifier.refresh().await {
+    let (keys, review) = join(cluster.verifier.refresh(), review(cluster)).await;
+    if let Err(unavailable) = keys {
         found.push(&CLUSTER_KEYS_UNREADABLE, place.as_str(), chain(&unavailable));
     }
-    #[cfg(feature = "kubernetes")]
-    if let Some(reviewer) = &cluster.reviewer
-        && let Err((missing, why)) = reviewer.probe().await
-    {
-        let code = match missing {
-            super::reviewer::Missing::Right => &CLUSTER_REVIEW_DENIED,
-            super::reviewer::Missing::Answer => &CLUSTER_REVIEW_UNAVAILABLE,
-        };
+    if let Err((code, why)) = review {
         found.push(code, place, why);
     }
     found
+}
+
+#[cfg(feature = "kubernetes")]
+async fn review(cluster: &Cluster) -> Result<(), (&'static Code, String)> {
+    let Some(reviewer) = &cluster.reviewer else { return Ok(()) };
+    reviewer.probe().await.map_err(|(missing, why)| match missing {
+        Missing::Right => (&CLUSTER_REVIEW_DENIED, why),
+        Missing::Answer => (&CLUSTER_REVIEW_UNAVAILABLE, why),
+    })
+}
+
+#[cfg(not(feature = "kubernetes"))]
+async fn review(_: &Cluster) -> Result<(), (&'static Code, String)> {
+    Ok(())
 }

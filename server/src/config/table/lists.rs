@@ -76,7 +76,7 @@ const CLUSTER: List = List {
             path: "cluster.kubeconfig",
             kind: Kind::Path,
             default: Default::Unset(
-                "the pod's own service account is used, which is one of the cluster it runs in",
+                "the pod's own service account, or what `kubectl` would use",
             ),
             doc: "A kubeconfig file by which its API server is reached.",
             example: Literal::Text("/etc/oneseal/prod.kubeconfig"),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use oneseal_keystore::Algorithm;
 
-use super::super::{AssertionKeys, Config};
+use super::super::{AssertionKeys, ClusterKeys, Config, Fetch};
 use super::{Case, LEAST};
 
 fn with(lists: &str) -> Case {
@@ -98,6 +98,56 @@ fn what_does_not_go_together_is_refused_where_it_stands() {
         warnings,
         ["config.no_effect at assertion_issuer 1, proxy (oneseal.toml:10): keys of a file are not fetched"]
     );
+}
+
+#[test]
+fn clusters_are_read_with_their_defaults_and_refused_where_their_keys_are_in_two_places() {
+    let one = |rest: &str| {
+        format!("[[cluster]]\nname = \"prod\"\nissuer = \"https://kubernetes.default.svc\"\n{rest}")
+    };
+    let (config, warnings) = with(&one("")).load();
+    assert_eq!(warnings, [] as [&str; 0]);
+    let [prod] = &config.settings.clusters[..] else { panic!("one") };
+    assert_eq!((prod.name.as_str(), &prod.audience, &prod.kubeconfig), ("prod", &None, &None));
+    assert_eq!((&prod.keys, prod.is_reviewed, prod.max_reviews), (&ClusterKeys::Api, true, 32));
+    assert_eq!((prod.max_lifetime, prod.timeout), (Duration::from_secs(3607), Duration::from_secs(5)));
+    for (rest, keys) in [
+        ("keys = \"discovery\"", ClusterKeys::Discovery(Fetch::default())),
+        (
+            "jwks_uri = \"https://keys.example\"\nca_bundle = \"/ca.pem\"\nproxy = \"http://proxy:1\"",
+            ClusterKeys::Uri(
+                "https://keys.example".to_owned(),
+                Fetch { ca_bundle: Some("/ca.pem".into()), proxy: Some("http://proxy:1".to_owned()) },
+            ),
+        ),
+        ("jwks_file = \"/keys.json\"\nreview = \"off\"", ClusterKeys::File("/keys.json".into())),
+    ] {
+        let (config, warnings) = with(&one(rest)).load();
+        assert_eq!(warnings, [] as [&str; 0], "{rest}");
+        assert_eq!(config.settings.clusters[0].keys, keys, "{rest}");
+        assert_eq!(config.settings.clusters[0].is_reviewed, !rest.contains("off"), "{rest}");
+    }
+    for (rest, line) in [
+        (
+            "keys = \"api\"\njwks_uri = \"https://keys.example\"",
+            "config.conflict at cluster 1, keys (oneseal.toml:9): `jwks_uri` or `jwks_file` is set as well, and says where its keys are",
+        ),
+        (
+            "jwks_file = \"/k\"\njwks_uri = \"https://keys.example\"",
+            "config.conflict at cluster 1, jwks_file (oneseal.toml:9): `jwks_uri` is set as well",
+        ),
+    ] {
+        assert_eq!(with(&one(rest)).refused(), [line], "{rest}");
+    }
+    let ours = one("").replace("kubernetes.default.svc", "oidc.example");
+    let told = with(&ours).refused();
+    assert!(told[0].contains("our own tokens are never taken as proof") && told.len() == 1, "{told:?}");
+    let idle =
+        "review = \"off\"\njwks_file = \"/k\"\nkubeconfig = \"/c\"\nmax_reviews = 1\nproxy = \"http://p:1\"";
+    let (_, warnings) = with(&one(idle)).load();
+    let keys: Vec<_> =
+        warnings.iter().filter_map(|line| line.split([',', '(']).nth(1)).map(str::trim).collect();
+    assert_eq!(keys, ["kubeconfig", "max_reviews", "proxy"], "{warnings:?}");
 }
 
 #[test]
