@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::join;
 use oneseal::proofs::{
     ASSERTION_NO_REPLAY_GUARD, AssertionIssuer, AssertionProof, Cluster, ClusterBuilder, KubernetesProof,
-    Review,
+    Review, SingleProcess,
 };
 use oneseal::{Builder, Findings, IssuerUrl};
 use oneseal_coordination::database::{Database, DatabaseOptions};
@@ -59,22 +59,23 @@ impl Proofs {
         self.clusters.as_ref().map(KubernetesProof::advice).unwrap_or_default()
     }
 
-    /// Reads the keys of all who vouch, within [`PROBE_LIMIT`]: what is missing now is a warning, and whoever sends a
-    /// token meanwhile is told to come again.
+    /// Reads the keys of all who vouch at once, each within its own `timeout`: what is missing now is a warning, and
+    /// whoever sends a token meanwhile is told to come again.
     ///
     /// # Cancel safety
     /// Changes nothing but which keys are held.
     pub(crate) async fn probe(&self) -> Findings {
         let clusters = async {
             match &self.clusters {
-                // Each is asked within its own `timeout`.
                 Some(clusters) => clusters.probe().await,
                 None => Findings::new(),
             }
         };
         let assertions = async {
-            let Some(assertions) = &self.assertions else { return Findings::new() };
-            tokio::time::timeout(PROBE_LIMIT, assertions.probe()).await.unwrap_or_default()
+            match &self.assertions {
+                Some(assertions) => assertions.probe().await,
+                None => Findings::new(),
+            }
         };
         let (mut found, more) = join(clusters, assertions).await;
         found.extend(more);
@@ -132,15 +133,18 @@ fn assertions(
     database: Option<&DatabaseOptions>,
 ) -> Result<Option<AssertionProof>, Findings> {
     let Some(first) = choices.first() else { return Ok(None) };
+    let issuers = choices.iter().map(issuer).collect();
     let Some(options) = database else {
         let mut found = Findings::new();
         let message = "assertions are to be taken, and no [database] is configured";
         found.push(&ASSERTION_NO_REPLAY_GUARD, first.place.as_str(), message);
+        // Whatever else is wrong with them is told with it.
+        let others = AssertionProof::new(issuers, own, Arc::new(SingleProcess::new()));
+        found.extend(others.err().unwrap_or_default());
         return Err(found);
     };
     // A database that cannot be used at all is refused before anybody asks this one.
     let Ok(database) = Database::new(marks(options)) else { return Ok(None) };
-    let issuers = choices.iter().map(issuer).collect();
     AssertionProof::new(issuers, own, Arc::new(UsedOnce::new(database))).map(Some)
 }
 
@@ -180,5 +184,3 @@ fn issuer(choice: &AssertionIssuerChoice) -> AssertionIssuer {
 
 /// For each step of marking an assertion.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// As long as a start may take longer for it.
-const PROBE_LIMIT: Duration = Duration::from_secs(5);

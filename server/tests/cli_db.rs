@@ -105,6 +105,25 @@ fn the_gate_names_what_is_missing_and_serve_makes_no_table() {
     place.check().done();
 }
 
+/// The documents are served without them, and they may be there in a minute.
+#[test]
+fn keys_of_an_assertion_issuer_that_cannot_be_had_are_a_warning_for_who_may_ask() {
+    let Some((_database, place)) = empty() else { return };
+    place.db(&["migrate"]).done();
+    let file = place.dir.path().join("oneseal.toml");
+    let configuration = fs::read_to_string(&file).expect("there");
+    let issuer = "[[assertion_issuer]]\nname = \"ci\"\nissuer = \"https://ci.example\"\n\
+                  jwks_uri = \"http://127.0.0.1:1/keys\"\n";
+    fs::write(&file, format!("{configuration}{issuer}")).expect("written");
+    let asked = run(&mut place.command(&["check", "--no-bind"])).done();
+    assert!(
+        asked.out.contains("assertion.keys_unreadable") && asked.out.contains("127.0.0.1:1"),
+        "{asked:?}"
+    );
+    let offline = place.check().done();
+    assert!(!offline.out.contains("assertion."), "{offline:?}");
+}
+
 #[test]
 fn who_cannot_be_reached_or_does_not_let_in_is_told_without_the_password() {
     let Some((database, place)) = empty() else { return };

@@ -107,6 +107,18 @@ pub async fn post_json_with(
     send(UnixStream::connect(socket).await.map_err(no_answer)?, request.map_err(no_answer)?).await
 }
 
+/// POST `form`, which is encoded already, to `path` of the server at `address`.
+///
+/// # Errors
+/// If the connection or the answer fails.
+pub async fn post_form(address: SocketAddr, path: &str, form: &str) -> Result<Answer, NoAnswer> {
+    let request = Request::post(path)
+        .header("host", address.to_string())
+        .header("content-type", "application/x-www-form-urlencoded")
+        .body(Full::from(form.to_owned()));
+    send(TcpStream::connect(address).await.map_err(no_answer)?, request.map_err(no_answer)?).await
+}
+
 async fn send(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     request: Request<Full<Bytes>>,

@@ -56,6 +56,23 @@ fn the_same_silence_is_a_warning_to_the_start_and_an_error_to_who_asks_for_it() 
     assert_eq!(exit, Some(78));
 }
 
+/// Behind a Service every second replay would find a replica that has not seen the first.
+#[test]
+fn assertions_without_a_database_are_refused_with_whatever_else_is_wrong_with_them() {
+    let place = loopback();
+    let text = std::fs::read_to_string(place.path("oneseal.toml")).unwrap();
+    let issuer =
+        "[[assertion_issuer]]\nname = \"ci\"\nissuer = \"https://ci.example\"\njwks_file = \"none.json\"\n";
+    place.write("oneseal.toml", &format!("{text}{issuer}"));
+    let (exit, report) = checked(&place, &["--offline"]);
+    let found = codes(&report);
+    assert_eq!(exit, Some(78));
+    assert!(found.contains(&"assertion.no_replay_guard") && found.contains(&"assertion.keys"), "{found:?}");
+    let served = place.command(["serve", "--config", "oneseal.toml"]).output().unwrap();
+    assert_eq!(served.status.code(), Some(78));
+    assert!(String::from_utf8_lossy(&served.stderr).contains("assertion.no_replay_guard"), "{served:?}");
+}
+
 #[test]
 fn a_running_server_is_a_good_issuer_to_relying_parties() {
     let place = loopback();

@@ -1,8 +1,10 @@
 //! Assertions at several replicas that share a database: of all who show one, wherever, one is believed.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use oneseal::proofs::{AssertionIssuer, AssertionProof, Proof as _};
 use oneseal::{Algorithm, Clock as _, IssuerUrl, SystemClock};
 use oneseal_coordination::database::{Database, DatabaseOptions, DatabaseUrl};
@@ -10,13 +12,18 @@ use oneseal_coordination::once::UsedOnce;
 use oneseal_keystore::Signer;
 use oneseal_keystore::material::PrivateKey;
 use oneseal_testing::parts::Proxy;
+use oneseal_tests::Start;
+use oneseal_tests::http::{self, Answer};
 use serde_json::json;
 use tokio::task::JoinSet;
 
+use crate::readers::party;
 use crate::support::{Scene, database_address, postgres};
 
 const ES256: &str = include_str!("../../../issuer/tests/fixtures/es256.pem");
 const OTHER_ES256: &str = include_str!("../../../issuer/tests/fixtures/es256-other.pem");
+
+const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 
 /// Somebody who signs assertions.
 struct Signs {
@@ -121,4 +128,67 @@ async fn a_replica_without_the_database_takes_none_and_uses_none_up() {
     one.way.refuse(false);
     assert_eq!(one.judge(&assertion).await, "replayed");
     assert_eq!(one.judge(&ci.assertion(&scene.issuer, "k")).await, "ok");
+}
+
+/// What a server is told of `ci`, and of who may have what by it.
+fn configured(scene: &Scene, ci: &Signs, start: Start) -> Start {
+    let keys = scene.path("ci.jwks.json");
+    std::fs::write(&keys, &ci.jwks).unwrap();
+    let mut start = start;
+    start.more.push_str(&format!(
+        "[[assertion_issuer]]\nname = \"ci\"\nissuer = {:?}\njwks_file = {keys:?}\nalgorithms = [\"ES256\"]\n\
+         [[rule]]\nname = \"ci\"\nassertion_issuer = [\"ci\"]\nsub = \"ci:{{subject}}\"\naudiences = [\"test\"]\n",
+        ci.url()
+    ));
+    start
+}
+
+/// Asks at `replica`'s token endpoint for a token for `test`.
+async fn exchange(address: SocketAddr, assertion: &str) -> Answer {
+    let form = format!("grant_type={JWT_BEARER}&audience=test&assertion={assertion}");
+    http::post_form(address, "/token", &form).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_two_servers_that_are_sent_one_assertion_at_once_one_gives_a_token() {
+    let Some(postgres) = postgres() else { return };
+    let scene = Scene::on(postgres).await;
+    let ci = Signs::new("ci", ES256);
+    let one = scene.member("a", |start| configured(&scene, &ci, start)).await;
+    let other = scene.member("b", |start| configured(&scene, &ci, start)).await;
+    scene.forwarder.set_backends(vec![one.replica.documents, other.replica.documents]);
+    let party = party(&scene.issuer, &other);
+    for turn in 0..20 {
+        let assertion = ci.assertion(&scene.issuer, &format!("j-{turn}"));
+        let (documents, others) = (one.replica.documents, other.replica.documents);
+        let answers =
+            join_all([documents, others, documents, others].map(|at| exchange(at, &assertion))).await;
+        let (good, bad): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.status == 200);
+        assert_eq!((good.len(), bad.len()), (1, 3), "{answers:?}");
+        for answer in bad {
+            assert_eq!(
+                (answer.status.as_u16(), &answer.json()["error"]),
+                (400, &json!("invalid_grant")),
+                "{answer:?}"
+            );
+        }
+        let token = good[0].json()["access_token"].as_str().unwrap().to_owned();
+        let verified = party.verify(&token).await.unwrap();
+        assert_eq!(verified.claims.subject(), "ci:job-7");
+    }
+    // Without the database the one neither takes an assertion nor uses it up; the documents are served all the same.
+    one.cut_off();
+    let assertion = ci.assertion(&scene.issuer, "cut");
+    let answer = exchange(one.replica.documents, &assertion).await;
+    assert_eq!(answer.status.as_u16(), 503, "{answer:?}");
+    assert!(!answer.header("retry-after").is_empty());
+    assert_eq!(one.jwks().await.status.as_u16(), 200);
+    assert_eq!(exchange(other.replica.documents, &assertion).await.status.as_u16(), 200);
+    one.proxy.refuse(false);
+    assert_eq!(exchange(one.replica.documents, &assertion).await.status.as_u16(), 400);
+    // One that starts later knows it too.
+    let later = scene.member("c", |start| configured(&scene, &ci, start)).await;
+    assert_eq!(exchange(later.replica.documents, &assertion).await.status.as_u16(), 400);
+    let log = format!("{}{}", one.replica.log_text(), other.replica.log_text());
+    assert!(log.contains("ci:job-7") && !log.contains(&assertion[..40]), "{log}");
 }
