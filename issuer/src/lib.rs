@@ -41,6 +41,10 @@
 //! # }
 //! ```
 //!
+//! **Pods that prove themselves.** With the feature `proofs`, [`Builder::proof`] takes one or more ways to know a
+//! workload, and [`Issuer::router`] has `POST /token`, where pods fetch their tokens. The example `controller` mints for the
+//! pods that it has launched and for no others, by their uids; `docs/embedding.md` says what is yours to bring.
+//!
 //! # Features
 //! | feature | brings |
 //! |---|---|
