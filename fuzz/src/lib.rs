@@ -3,6 +3,7 @@
 //! The functions are plain, so that two kinds of program can call them: the instrumented binaries of `scripts/fuzz`,
 //! which look for new inputs, and `tests/corpus.rs`, which reads the committed ones again in every test run.
 
+use oneseal::token::Form;
 use oneseal_keystore::jwk::PublicJwk;
 use oneseal_keystore::material::PrivateKey;
 use oneseal_keystore::{Algorithm, IssuerUrl, PublicKey, ring};
@@ -24,6 +25,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "jwk", run: jwk },
     Target { name: "ring", run: ring },
     Target { name: "toml", run: toml },
+    Target { name: "form", run: form },
 ];
 
 /// A value as a provider hands it on: PEM, base64, JSON, whatever is there.
@@ -74,6 +76,28 @@ pub fn ring(input: &[u8]) {
 /// A configuration file.
 pub fn toml(input: &[u8]) {
     oneseal_server::read_configuration(input);
+}
+
+/// The body of a request for a token.
+pub fn form(input: &[u8]) {
+    match Form::parse(input) {
+        Ok(form) => {
+            let written = written(&form);
+            let read = Form::parse(written.as_bytes()).expect("what says the same is read as well");
+            assert!(read == form, "written and read again it says something else");
+            for (name, _) in form.parameters().filter(|(name, _)| !["audience", "resource"].contains(name)) {
+                assert_eq!(form.all(name).count(), 1, "a parameter that comes twice");
+            }
+        }
+        Err(error) => assert!(error.to_string().len() < 300, "an error that quotes its input"),
+    }
+}
+
+/// A form that says the same, with every byte encoded.
+fn written(form: &Form) -> String {
+    let encode = |text: &str| text.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>();
+    let pairs = form.parameters().map(|(name, value)| format!("{}={}", encode(name), encode(value)));
+    pairs.collect::<Vec<_>>().join("&")
 }
 
 /// Reads the files that the command line names, as a found input is looked at again.

@@ -23,12 +23,17 @@ pub(crate) fn issuer(config: &Config, proofs: &Proofs, allow_key_replacement: bo
     let audiences = if settings.admin.mint { settings.admin.mint_audiences.as_slice() } else { &[] };
     let builder = key_only(config.issuer.as_str(), &config.provider, &config.unlocking, &settings.algorithms);
     let builder = settings.rules.iter().fold(builder, |builder, rule| builder.rule(rule.clone()));
-    proofs
+    let builder = proofs
         .give(builder)
         .rotation(settings.rotation.clone())
         .allow_key_replacement(allow_key_replacement)
         .reserve_header(X_REQUEST_ID)
         .mint_audiences(audiences.iter().cloned())
+        .token_limits(settings.tokens.limits);
+    match &settings.tokens.endpoint {
+        Some(url) => builder.token_endpoint(url),
+        None => builder,
+    }
 }
 
 /// A builder that knows no more than what its key is judged by.

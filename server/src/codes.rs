@@ -41,7 +41,7 @@ pub(crate) static LISTEN_TWICE: Code = Code::error(
     "listen.twice",
     Exit::CannotBind,
     "Two listeners are to have one address; `[::]` and `0.0.0.0` stand for every address of this host.",
-    "Give listen.documents, listen.ops and listen.admin_tcp different ports, such as 8080, 8081 and 9090.",
+    "Give listen.documents, listen.ops, listen.token and listen.admin_tcp different ports, such as 8080, 8081, 8082 and 9090.",
 );
 pub(crate) static LISTEN_PRIVILEGED: Code = Code::error(
     "listen.privileged",

@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{self, Process};
 use crate::exit::{Exit, Failure};
 use crate::fleet::{self, Membership};
-use crate::http::admin::{Guard, Guarded, RemoteSocket};
+use crate::http::admin::{Guard, Guarded};
 use crate::http::bind::{SocketFile, Sockets};
 use crate::http::capacity::Capacity;
 use crate::http::handshake::{self, Plain};
@@ -45,7 +45,7 @@ pub(crate) struct Server {
     state: Arc<State>,
     parts: JoinSet<()>,
     running: Vec<(Id, Part)>,
-    /// Ends documents and admin, both.
+    /// Ends documents, tokens and admin.
     close: CancellationToken,
     /// Ends ops, which tells probes that this replica is on its way out for as long as it is.
     close_ops: CancellationToken,
@@ -63,6 +63,8 @@ pub(crate) struct Server {
 pub(crate) struct Limits {
     /// What the admin API may do, and who may call it.
     pub(crate) admin: config::Admin,
+    /// What the token endpoint takes.
+    pub(crate) tokens: config::Tokens,
     /// Changes the ring.
     pub(crate) executor: Executor,
     /// By which name this replica is known.
@@ -82,6 +84,7 @@ pub(crate) struct Limits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Documents,
+    Token,
     Ops,
     Admin,
     AdminTcp,
@@ -196,9 +199,12 @@ impl Server {
     }
 
     fn listen(&mut self, sockets: Sockets, tls: Option<&Tls>, limits: &Limits) {
-        let Sockets { documents, ops, admin, admin_tcp } = sockets;
+        let Sockets { documents, token, ops, admin, admin_tcp } = sockets;
         let state = Arc::clone(&self.state);
-        self.listen_to_documents(documents, tls, limits.capacity.documents);
+        self.listen_to_documents(documents, tls, limits, token.is_none());
+        if let Some(token) = token {
+            self.listen_for_tokens(token, tls, limits);
+        }
         let app = ops::app(Arc::clone(&state));
         let close = self.close_ops.clone();
         self.spawn(
@@ -216,11 +222,11 @@ impl Server {
             self.admin_file = Some(file);
         }
         if let Some(socket) = admin_tcp {
-            self.listen_to_remote_admins(RemoteSocket(socket), tls, limits);
+            self.listen_to_remote_admins(socket, tls, limits);
         }
     }
 
-    fn listen_to_remote_admins(&mut self, socket: RemoteSocket, tls: Option<&Tls>, limits: &Limits) {
+    fn listen_to_remote_admins(&mut self, socket: TcpListener, tls: Option<&Tls>, limits: &Limits) {
         let admin = &limits.admin;
         let (state, close) = (Arc::clone(&self.state), self.close.clone());
         let guard = Guard::new(admin, tls.is_some(), Arc::clone(&state));
@@ -235,9 +241,17 @@ impl Server {
         }
     }
 
-    fn listen_to_documents(&mut self, socket: TcpListener, tls: Option<&Tls>, most: usize) {
+    fn listen_to_documents(
+        &mut self,
+        socket: TcpListener,
+        tls: Option<&Tls>,
+        limits: &Limits,
+        with_tokens: bool,
+    ) {
         let (state, close) = (Arc::clone(&self.state), self.close.clone());
-        let app = documents::app(&state.issuer, Some(Tokens::new(&state.issuer, most)));
+        let most = limits.capacity.documents;
+        let tokens = with_tokens.then(|| Tokens::new(&state, most, &limits.tokens));
+        let app = documents::app(&state.issuer, tokens);
         let Some(tls) = tls else {
             return self
                 .spawn(Part::Documents, serve(socket, Plain, app, Listener::Documents, state, most, close));
@@ -250,6 +264,22 @@ impl Server {
         }
         let transport = handshake::Tls::new(Arc::clone(&tls.server), Arc::clone(&state));
         self.spawn(Part::Documents, serve(socket, transport, app, Listener::Documents, state, most, close));
+    }
+
+    fn listen_for_tokens(&mut self, socket: TcpListener, tls: Option<&Tls>, limits: &Limits) {
+        let (state, close) = (Arc::clone(&self.state), self.close.clone());
+        let most = limits.capacity.token;
+        let app = Tokens::new(&state, most, &limits.tokens);
+        match tls {
+            None => self.spawn(Part::Token, serve(socket, Plain, app, Listener::Token, state, most, close)),
+            Some(tls) => {
+                let transport = handshake::Tls::new(Arc::clone(&tls.server), Arc::clone(&state));
+                self.spawn(
+                    Part::Token,
+                    serve(socket, transport, app, Listener::Token, state, most, close),
+                );
+            }
+        }
     }
 
     fn spawn(&mut self, part: Part, work: impl Future<Output = ()> + Send + 'static) {
@@ -291,7 +321,7 @@ impl Server {
         phase.end();
 
         let phase = Phase::begin("drain");
-        if timeout(left_of(but_last), self.join_all_of(&[Part::Documents, Part::Admin, Part::AdminTcp]))
+        if timeout(left_of(but_last), self.join_all_of(&[Part::Documents, Part::Token, Part::Admin, Part::AdminTcp]))
             .await
             .is_err()
         {
@@ -493,7 +523,7 @@ mod tests {
         let (issuer, tasks) = built.expect("an issuer");
         let any = "127.0.0.1:0".parse().expect("an address");
         let listen =
-            Listen { documents: any, ops: any, admin: Some(dir.join("admin.sock")), admin_tcp: None };
+            Listen { documents: any, token: None, ops: any, admin: Some(dir.join("admin.sock")), admin_tcp: None };
         let (sockets, _) = Sockets::bind(&listen).expect("free ports");
         let executor = Executor::new(
             Arc::new(provider()),
@@ -509,6 +539,7 @@ mod tests {
             None,
             Limits {
                 admin,
+                tokens: config::Tokens::default(),
                 instance: "a".to_owned(),
                 executor,
                 capacity: Capacity { documents: 8, ..MOST },

@@ -22,6 +22,8 @@ use crate::process;
 pub(crate) enum Listener {
     /// Discovery and JWKS.
     Documents,
+    /// Tokens, where they have one of their own.
+    Token,
     /// Probes and metrics.
     Ops,
     /// The admin API on its Unix socket.
@@ -31,15 +33,36 @@ pub(crate) enum Listener {
 }
 
 impl Listener {
-    const ALL: [Self; 4] = [Self::Documents, Self::Ops, Self::Admin, Self::AdminTcp];
+    const ALL: [Self; 5] = [Self::Documents, Self::Token, Self::Ops, Self::Admin, Self::AdminTcp];
 
     /// The `listener` label, and the word in logs.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Documents => "documents",
+            Self::Token => "token",
             Self::Ops => "ops",
             Self::Admin => "admin",
             Self::AdminTcp => "admin_tcp",
+        }
+    }
+}
+
+/// Why a request for a token was not even looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TurnedAway {
+    /// Its address asks too often.
+    Address,
+    /// As many as there may be were being answered.
+    Places,
+}
+
+impl TurnedAway {
+    const ALL: [Self; 2] = [Self::Address, Self::Places];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Address => "address_limit",
+            Self::Places => "full",
         }
     }
 }
@@ -80,6 +103,7 @@ pub(crate) struct ServerMetrics {
     connections: [Gauge; Listener::ALL.len()],
     displaced: [Counter; Listener::ALL.len()],
     admin_auth: [Counter; Verdict::ALL.len()],
+    turned_away: [Counter; TurnedAway::ALL.len()],
     event_streams: Gauge,
     rules: Gauge,
     /// In Unix seconds.
@@ -127,6 +151,12 @@ impl ServerMetrics {
             "oneseal_admin_auth",
             "Requests to the admin API over TCP, by who asked and whether they might",
             admin_auth.clone(),
+        );
+        let turned_away = Family::<[Label; 1], Counter>::default();
+        registry.register(
+            "oneseal_token_turned_away",
+            "Requests for tokens that were refused before they were read, by reason",
+            turned_away.clone(),
         );
         let event_streams = Gauge::default();
         registry.register("oneseal_event_streams", "Streams of events open now", event_streams.clone());
@@ -178,6 +208,8 @@ impl ServerMetrics {
                 .map(|listener| displaced.get_or_create_owned(&[("listener", listener.as_str())])),
             admin_auth: Verdict::ALL
                 .map(|verdict| admin_auth.get_or_create_owned(&[("result", verdict.as_str())])),
+            turned_away: TurnedAway::ALL
+                .map(|reason| turned_away.get_or_create_owned(&[("reason", reason.as_str())])),
             event_streams,
             rules,
             rules_loaded,
@@ -203,6 +235,11 @@ impl ServerMetrics {
     /// The configuration file has changed, and its rules are in force now or are refused.
     pub(crate) fn count_rules_reload(&self, is_used: bool) {
         self.rules_reloads[usize::from(!is_used)].inc();
+    }
+
+    /// A request for a token was refused unread.
+    pub(crate) fn count_turned_away(&self, reason: TurnedAway) {
+        self.turned_away[reason as usize].inc();
     }
 
     /// The files of TLS have changed, for a pair that is used now or for something that is not.

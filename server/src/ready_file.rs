@@ -28,6 +28,10 @@ pub(crate) struct Addresses {
     pub(crate) documents_url: String,
     /// The same of `ops`, which is always plain HTTP.
     pub(crate) ops_url: String,
+    /// Tokens, if they have a listener of their own; else they are asked for at `documents`.
+    pub(crate) token: Option<SocketAddr>,
+    /// What `token` speaks, and where, as `documents_url`.
+    pub(crate) token_url: Option<String>,
     /// The admin API's socket, if it is on.
     pub(crate) admin: Option<PathBuf>,
     /// The admin API on TCP, if it is there.
@@ -46,6 +50,7 @@ impl Addresses {
     pub(crate) fn of(issuer: &str, sockets: &Sockets, with_tls: bool) -> io::Result<Self> {
         let (documents, ops) = (sockets.documents.local_addr()?, sockets.ops.local_addr()?);
         let admin_tcp = sockets.admin_tcp.as_ref().map(TcpListener::local_addr).transpose()?;
+        let token = sockets.token.as_ref().map(TcpListener::local_addr).transpose()?;
         let scheme = if with_tls { "https" } else { "http" };
         Ok(Self {
             issuer: issuer.to_owned(),
@@ -53,6 +58,8 @@ impl Addresses {
             ops,
             documents_url: format!("{scheme}://{documents}"),
             ops_url: format!("http://{ops}"),
+            token,
+            token_url: token.map(|address| format!("{scheme}://{address}")),
             admin: sockets.admin.as_ref().map(|admin| admin.path().to_owned()),
             admin_tcp,
             admin_tcp_url: admin_tcp.map(|address| format!("{scheme}://{}", callable(address))),
@@ -136,6 +143,8 @@ mod tests {
             ops: address,
             documents_url: format!("https://{address}"),
             ops_url: format!("http://{address}"),
+            token: Some(address),
+            token_url: Some(format!("https://{address}")),
             admin: None,
             admin_tcp: Some(address),
             admin_tcp_url: Some(format!("https://{address}")),
@@ -148,7 +157,8 @@ mod tests {
             text,
             "{\"issuer\":\"http://127.0.0.1:8080\",\"documents\":\"127.0.0.1:8080\",\
              \"ops\":\"127.0.0.1:8080\",\
-             \"documents_url\":\"https://127.0.0.1:8080\",\"ops_url\":\"http://127.0.0.1:8080\",\"admin\":null,\
+             \"documents_url\":\"https://127.0.0.1:8080\",\"ops_url\":\"http://127.0.0.1:8080\",\
+             \"token\":\"127.0.0.1:8080\",\"token_url\":\"https://127.0.0.1:8080\",\"admin\":null,\
              \"admin_tcp\":\"127.0.0.1:8080\",\"admin_tcp_url\":\"https://127.0.0.1:8080\",\"pid\":7}\n"
         );
         drop(file);

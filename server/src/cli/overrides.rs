@@ -23,6 +23,9 @@ pub(crate) struct Overrides {
     /// listen.documents: address of discovery and JWKS
     #[arg(long, value_name = "ADDRESS")]
     listen_documents: Option<String>,
+    /// listen.token: address at which workloads ask for tokens, if not that of the documents
+    #[arg(long, value_name = "ADDRESS")]
+    listen_token: Option<String>,
     /// listen.ops: address of probes and metrics
     #[arg(long, value_name = "ADDRESS")]
     listen_ops: Option<String>,
@@ -53,6 +56,7 @@ impl Overrides {
             .flag("--passphrase", "provider.passphrase", self.passphrase)
             .flag("--member", "provider.member", self.member)
             .flag("--listen-documents", "listen.documents", self.listen_documents)
+            .flag("--listen-token", "listen.token", self.listen_token)
             .flag("--listen-ops", "listen.ops", self.listen_ops)
             .flag("--listen-admin", "listen.admin", self.listen_admin)
             .flag("--listen-admin-tcp", "listen.admin_tcp", self.listen_admin_tcp)
@@ -75,6 +79,7 @@ mod tests {
             passphrase: word(),
             member: word(),
             listen_documents: word(),
+            listen_token: word(),
             listen_ops: word(),
             listen_admin: word(),
             listen_admin_tcp: word(),
@@ -91,6 +96,7 @@ mod tests {
             "--provider",
             "--passphrase",
             "--listen-documents",
+            "--listen-token",
             "--listen-ops",
             "--listen-admin-tcp",
             "tls.private_key",

@@ -18,7 +18,7 @@ use crate::fleet::{self, Membership, Witness};
 use crate::gate::{self, Opened};
 use crate::hardening;
 use crate::http::bind::Sockets;
-use crate::http::capacity::{Capacity, FEWEST_FILES, MOST};
+use crate::http::capacity::{Capacity, MOST, Optional};
 use crate::lifecycle::{Limits, Server, Signals};
 use crate::logging::{self, LogFormat};
 use crate::notify::Notifier;
@@ -267,11 +267,12 @@ fn status(issuer: &Issuer, addresses: &Addresses) -> String {
     let snapshot = issuer.snapshot();
     let active = snapshot.keys().iter().filter(|key| key.state == KeyState::Active).count();
     let keys = if active == 1 { "key" } else { "keys" };
-    let Addresses { issuer, documents_url, ops_url, admin, admin_tcp_url, .. } = addresses;
+    let Addresses { issuer, documents_url, ops_url, token_url, admin, admin_tcp_url, .. } = addresses;
     let admin = admin.as_ref().map_or_else(|| "none".to_owned(), |path| path.display().to_string());
+    let tokens = token_url.as_ref().map(|url| format!(", tokens {url}")).unwrap_or_default();
     let and_tcp = admin_tcp_url.as_ref().map(|url| format!(" and {url}")).unwrap_or_default();
     format!(
-        "serving {issuer} with {active} active {keys}: documents {documents_url}, ops {ops_url}, admin {admin}{and_tcp}"
+        "serving {issuer} with {active} active {keys}: documents {documents_url}{tokens}, ops {ops_url}, admin {admin}{and_tcp}"
     )
 }
 
@@ -281,12 +282,13 @@ fn announce(addresses: &Addresses, config: &Config, tls: Option<&Tls>) {
         let (facts, not_after) = (&current.facts, current.facts.not_after_text());
         tracing::info!(subject = facts.subject, not_after, fingerprint = %facts.fingerprint, "TLS certificate");
     }
-    let Addresses { issuer, documents_url, ops_url, admin, admin_tcp_url, pid, .. } = addresses;
+    let Addresses { issuer, documents_url, ops_url, token_url, admin, admin_tcp_url, pid, .. } = addresses;
     let admin = admin.as_ref().map_or_else(|| "none".to_owned(), |path| path.display().to_string());
     let (fleet, version) = (config.fleet(), env!("CARGO_PKG_VERSION"));
     tracing::info!(
         %issuer,
         documents = documents_url,
+        token = token_url.as_deref().unwrap_or(documents_url),
         ops = ops_url,
         admin,
         admin_tcp = admin_tcp_url.as_deref().unwrap_or("none"),
@@ -325,19 +327,22 @@ async fn refuse(findings: &Findings, format: LogFormat, notifier: &Notifier) -> 
 
 /// How much of everything there may be, by the limit of open files.
 fn limits(config: &Config, executor: Executor) -> Result<Limits, Failure> {
-    let with_admin_tcp = config.settings.listen.admin_tcp.is_some();
+    let listen = &config.settings.listen;
+    let with = Optional { token: listen.token.is_some(), admin_tcp: listen.admin_tcp.is_some() };
     let files = usize::try_from(hardening::open_files()).unwrap_or(usize::MAX);
-    let Some(capacity) = Capacity::within(files, with_admin_tcp) else {
+    let Some(capacity) = Capacity::within(files, with) else {
         return Err(Failure::refused(format!(
-            "this process may open {files} files, and a server needs {FEWEST_FILES}; raise the limit (ulimit -Hn, \
-             LimitNOFILE=)"
+            "this process may open {files} files, and a server needs {}; raise the limit (ulimit -Hn, \
+             LimitNOFILE=)",
+            Capacity::fewest(with)
         )));
     };
     if capacity.documents < MOST.documents {
-        let (wanted, room, enough) = (MOST.documents, capacity.documents, Capacity::enough(with_admin_tcp));
+        let (wanted, room, enough) = (MOST.documents, capacity.documents, Capacity::enough(with));
         tracing::warn!(
             open_files = files,
             connections = room,
+            token = capacity.token,
             ops = capacity.ops,
             admin = capacity.admin,
             admin_tcp = capacity.admin_tcp,
@@ -348,6 +353,7 @@ fn limits(config: &Config, executor: Executor) -> Result<Limits, Failure> {
     let database = app::database(&config.settings)?;
     Ok(Limits {
         admin: config.settings.admin.clone(),
+        tokens: config.settings.tokens.clone(),
         executor,
         instance: fleet::instance_name(&config.settings),
         capacity,

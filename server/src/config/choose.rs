@@ -24,6 +24,7 @@ use super::rule;
 use super::sources::Gathered;
 use super::times;
 use super::tls;
+use super::tokens;
 use super::value::{MAX_NAME, Value, in_units};
 use super::values::{Values, mismatch};
 use super::{
@@ -87,6 +88,7 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
     check_listen(&values, &mut findings);
     check_process(&values, &mut findings);
     findings.extend(of_database);
+    let tokens = tokens::choose(&values, &lists, &mut findings);
     let admin =
         admin::choose(&values, issuer.as_ref(), &tls.source, !lists.of("rule").is_empty(), &mut findings);
     check_workers(workers.as_deref(), &mut findings);
@@ -126,6 +128,7 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
         database,
         listen: Listen {
             documents: values.address("listen.documents"),
+            token: tokens::listen(&values),
             ops: values.address("listen.ops"),
             admin: admin::socket(&values),
             admin_tcp: admin::tcp(&values),
@@ -143,6 +146,7 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
             },
         },
         ops: Ops { instance: text(&values, "ops.instance"), advertise: text(&values, "ops.advertise") },
+        tokens,
         admin,
         rotation,
         log_filter,
@@ -493,8 +497,8 @@ fn check_listen(values: &Values, findings: &mut Findings) {
         return;
     }
     let mut others = vec![("listen.documents", values.address("listen.documents"))];
-    let more = [Some(values.address("listen.ops")), admin::tcp(values)];
-    for (path, address) in ["listen.ops", "listen.admin_tcp"].into_iter().zip(more) {
+    let more = [Some(values.address("listen.ops")), tokens::listen(values), admin::tcp(values)];
+    for (path, address) in ["listen.ops", tokens::LISTEN, "listen.admin_tcp"].into_iter().zip(more) {
         let Some(address) = address.filter(|address| address.port() != 0) else { continue };
         if let Some((other, _)) = others.iter().find(|(_, other)| *other == address) {
             let message = format!("{} has the same address {address}", values.place(other));

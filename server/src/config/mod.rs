@@ -37,6 +37,7 @@ mod table;
 mod tests;
 mod times;
 mod tls;
+mod tokens;
 mod url;
 mod value;
 mod values;
@@ -46,7 +47,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use oneseal::RuleSet;
+use oneseal::token::{Rate, TokenLimits};
 use oneseal_coordination::database::{Database, DatabaseOptions};
 use oneseal_keystore::{Algorithm, Findings, IssuerUrl, KeyId, Mode, Rotation};
 use oneseal_providers::SecretProvider;
@@ -187,6 +190,8 @@ pub(crate) struct Settings {
     pub(crate) process: Process,
     /// How it is known to the other replicas.
     pub(crate) ops: Ops,
+    /// The token endpoint.
+    pub(crate) tokens: Tokens,
     /// The admin API.
     pub(crate) admin: Admin,
     /// Times of the fleet, consistent with each other.
@@ -316,6 +321,8 @@ pub(crate) enum PassphraseChoice {
 pub(crate) struct Listen {
     /// Discovery and JWKS.
     pub(crate) documents: SocketAddr,
+    /// Tokens, if they are asked for elsewhere.
+    pub(crate) token: Option<SocketAddr>,
     /// Probes and metrics.
     pub(crate) ops: SocketAddr,
     /// The admin API's Unix socket; `None` is off.
@@ -324,7 +331,20 @@ pub(crate) struct Listen {
     pub(crate) admin_tcp: Option<SocketAddr>,
 }
 
-/// TLS of the documents and the admin TCP listener.
+/// What the token endpoint takes, and how it is known.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tokens {
+    /// As discovery says it, if not `ISS/token`.
+    pub(crate) endpoint: Option<String>,
+    /// Of each workload, and of each request.
+    pub(crate) limits: TokenLimits,
+    /// Of each address, where there are `trusted_proxies`.
+    pub(crate) address: Rate,
+    /// Who stands in front.
+    pub(crate) trusted_proxies: Vec<IpNet>,
+}
+
+/// TLS of the documents, the token and the admin TCP listener.
 #[derive(Clone, Debug)]
 pub(crate) struct Tls {
     /// Where its certificate comes from.

@@ -11,6 +11,15 @@ use super::value::{Fault, Value, bad};
 /// `https`, or plain `http` on this host. What a URL must not have, a name and a password before its host or a fragment,
 /// is named, and not repeated.
 pub(super) fn of_keys(key: &Key, text: &str) -> Result<Value, Fault> {
+    https_or_loopback(key, text, "keys that come over plain http can be anybody's; it must be https")
+}
+
+/// The same for what clients send a credential to.
+pub(super) fn of_endpoint(key: &Key, text: &str) -> Result<Value, Fault> {
+    https_or_loopback(key, text, "a token that is sent over plain http is anybody's; it must be https")
+}
+
+fn https_or_loopback(key: &Key, text: &str, why: &str) -> Result<Value, Fault> {
     let uri = parse(key, text)?;
     let host = uri.host().unwrap_or_default();
     let bare = host.trim_start_matches('[').trim_end_matches(']');
@@ -19,9 +28,7 @@ pub(super) fn of_keys(key: &Key, text: &str) -> Result<Value, Fault> {
     match uri.scheme_str() {
         Some("https") => Ok(Value::Text(text.to_owned())),
         Some("http") if is_loopback => Ok(Value::Text(text.to_owned())),
-        Some("http") => {
-            Err(bad("keys that come over plain http can be anybody's; it must be https".to_owned()))
-        }
+        Some("http") => Err(bad(why.to_owned())),
         _ => Err(not_a(key, text)),
     }
 }

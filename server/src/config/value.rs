@@ -231,6 +231,7 @@ fn from_string(key: &Key, text: &str) -> Result<Value, Fault> {
         Kind::Socket => socket(key, text),
         Kind::Algorithm => algorithm(text).map(Value::Algorithm),
         Kind::KeysUrl => url::of_keys(key, text),
+        Kind::EndpointUrl => url::of_endpoint(key, text),
         Kind::ProxyUrl => url::of_proxy(key, text),
         Kind::Name => compound::name(key, text).map(Value::Text),
         Kind::Bool

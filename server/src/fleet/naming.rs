@@ -81,6 +81,7 @@ mod tests {
     fn listen(documents: &str) -> Listen {
         Listen {
             documents: documents.parse().expect("an address"),
+            token: None,
             ops: "[::]:8081".parse().expect("an address"),
             admin: None,
             admin_tcp: None,

@@ -26,6 +26,8 @@ use crate::config::Listen;
 pub(crate) struct Sockets {
     /// Discovery and JWKS.
     pub(crate) documents: TcpListener,
+    /// Tokens, if they are asked for elsewhere.
+    pub(crate) token: Option<TcpListener>,
     /// Probes and metrics.
     pub(crate) ops: TcpListener,
     /// The admin API, if it is on.
@@ -45,11 +47,12 @@ impl Sockets {
         let mut bind = |address, place| bind_beside(&mut taken, address, place, &mut findings);
         let documents = bind(listen.documents, "listen.documents");
         let ops = bind(listen.ops, "listen.ops");
+        let token = listen.token.and_then(|address| bind(address, "listen.token"));
         let admin_tcp = listen.admin_tcp.and_then(|address| bind(address, "listen.admin_tcp"));
         let admin = listen.admin.as_deref().and_then(|path| bind_admin(path, &mut findings));
         match (documents, ops) {
             (Some(documents), Some(ops)) if !findings.has_errors() => {
-                Ok((Self { documents, ops, admin, admin_tcp }, findings))
+                Ok((Self { documents, token, ops, admin, admin_tcp }, findings))
             }
             _ => Err(findings),
         }
@@ -239,7 +242,7 @@ mod tests {
     }
 
     fn listen(documents: SocketAddr, admin: Option<PathBuf>) -> Listen {
-        Listen { documents, ops: free(), admin, admin_tcp: None }
+        Listen { documents, token: None, ops: free(), admin, admin_tcp: None }
     }
 
     fn free() -> SocketAddr {

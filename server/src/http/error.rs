@@ -146,6 +146,11 @@ impl ApiError {
         Self { retry_after: Some(retry_after), ..error }
     }
 
+    /// With the time after which to come back. The connection stays.
+    pub(crate) fn after(self, wait: Duration) -> Self {
+        Self { retry_after: Some(wait), ..self }
+    }
+
     /// With its name.
     pub(crate) fn named(mut self, code: &'static str) -> Self {
         self.details.insert("code".to_owned(), code.into());
@@ -185,8 +190,12 @@ impl ApiError {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
         }
         if let Some(retry_after) = self.retry_after {
-            headers.insert(RETRY_AFTER, HeaderValue::from(retry_after.as_secs().max(1)));
-            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+            let whole = retry_after.as_secs() + u64::from(retry_after.subsec_nanos() > 0);
+            headers.insert(RETRY_AFTER, HeaderValue::from(whole.max(1)));
+            // Where somebody asks too often, another replica is not to be asked in its place.
+            if self.status != StatusCode::TOO_MANY_REQUESTS {
+                headers.insert(CONNECTION, HeaderValue::from_static("close"));
+            }
         }
         response
     }

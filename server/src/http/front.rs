@@ -53,7 +53,9 @@ where
         let mut open = self.activity.begin();
         let id = self.state.request_ids.of(request.headers());
         let span = self.span(&request, &id);
-        if let Some(caller) = self.caller.take() {
+        // On the path of a document a note that nobody reads costs as much as a header.
+        let is_document = self.listener == Listener::Documents && request.method() != Method::POST;
+        if let Some(caller) = self.caller.take().filter(|_| !is_document) {
             request.extensions_mut().insert(caller);
         }
         if matches!(self.listener, Listener::Admin | Listener::AdminTcp) {
@@ -94,7 +96,7 @@ where
         let path = || quoted(request.uri().path(), MAX_PATH);
         let listener = self.listener.as_str();
         match self.listener {
-            Listener::Admin | Listener::AdminTcp => {
+            Listener::Admin | Listener::AdminTcp | Listener::Token => {
                 tracing::info_span!(
                     "request",
                     request_id = id(),

@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 use tower::Service;
 
 use super::activity::{Verdict, Watch, Watched};
-use super::caller::Caller;
+use super::caller::{Caller, Ends};
 use super::crowd::{Crowd, Member};
 use super::front::Front;
 use super::handshake::Begin;
@@ -48,10 +48,11 @@ impl Accept for TcpListener {
     type Stream = TcpStream;
 
     fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, Option<Caller>)>> {
-        let (stream, _) = ready!(Self::poll_accept(self, cx))?;
+        let (stream, peer) = ready!(Self::poll_accept(self, cx))?;
         // Answers are one small write: nothing is gained by waiting for more, and 40 ms are lost.
         stream.set_nodelay(true)?;
-        Poll::Ready(Ok((stream, None)))
+        let caller = Caller::Remote(Ends::new(peer, stream.local_addr()?));
+        Poll::Ready(Ok((stream, Some(caller))))
     }
 }
 

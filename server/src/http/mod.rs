@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! documents  TCP   discovery, JWKS, POST ISS/token      public; the body of a token request alone is read
+//! token      TCP   POST ISS/token, if it is not there  wherever workloads are
 //! ops        TCP   /livez /readyz /metrics              for the orchestrator
 //! admin      Unix  /admin/v1/status, /admin/v1/mint     0600; the kernel says who calls
 //! admin_tcp  TCP   the same                             one of admin.tokens, loopback too

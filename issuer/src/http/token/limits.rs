@@ -35,6 +35,13 @@ impl Rate {
     }
 }
 
+/// No limit.
+impl Default for Rate {
+    fn default() -> Self {
+        Self::unlimited()
+    }
+}
+
 /// The budgets of all that have asked lately.
 pub struct Budgets {
     /// In nanoseconds; `None` where there is no limit.

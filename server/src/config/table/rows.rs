@@ -6,10 +6,10 @@ use super::{Default, Key, Kind, Literal, Section};
 
 /// The table.
 pub(crate) static SECTIONS: &[Section] =
-    &[ISSUER, PROVIDER, DATABASE, KEK, RING, LISTEN, TLS, PROCESS, OPS, ADMIN, ROTATION];
+    &[ISSUER, PROVIDER, DATABASE, KEK, RING, LISTEN, TLS, TOKEN, PROCESS, OPS, ADMIN, ROTATION];
 
 /// Tables and keys of the design that this version does not have.
-pub(crate) static LATER: &[&str] = &["ring.anchor", "listen.token", "listen.trusted_proxies"];
+pub(crate) static LATER: &[&str] = &["ring.anchor"];
 
 const ISSUER: Section = Section {
     name: "issuer",
@@ -33,6 +33,14 @@ const ISSUER: Section = Section {
             doc: "The algorithms that discovery announces; a published key of another algorithm is refused. The first \
                   one signs when a request names none. Known are RS256, RS384, RS512, PS256, ES256, ES384 and EdDSA.",
             example: Literal::List(&["RS256", "ES256"]),
+        },
+        Key {
+            path: "issuer.token_endpoint",
+            kind: Kind::EndpointUrl,
+            default: Default::Unset("tokens are asked for at `ISS/token`"),
+            doc: "The URL at which workloads ask for tokens, as discovery says it, where that is not `ISS/token`: of \
+                  `listen.token` behind a name of its own. What is answered stays the path of `ISS/token`.",
+            example: Literal::Text("https://tokens.internal.example.com/token"),
         },
         Key {
             path: "issuer.self_check",
@@ -398,6 +406,24 @@ const LISTEN: Section = Section {
             example: Literal::Text("0.0.0.0:8080"),
         },
         Key {
+            path: "listen.token",
+            kind: Kind::Address,
+            default: Default::Unset("tokens are asked for where the documents are"),
+            doc: "Where workloads ask for tokens, if that is to be another place than `listen.documents`, where \
+                  `ISS/token` then answers 404: the documents must be public, and this need not be. Over TLS with \
+                  `[tls]`. Discovery says `issuer.token_endpoint`.",
+            example: Literal::Text("[::]:8082"),
+        },
+        Key {
+            path: "listen.trusted_proxies",
+            kind: Kind::Networks,
+            default: Default::Unset("without them the address of a client is not known, and is not limited"),
+            doc: "The networks of the proxies in front. With them a request for a token counts against the address of \
+                  its client, which is the last one in `X-Forwarded-For` that is none of theirs: see \
+                  `token.address_per_minute`. Nothing else depends on it.",
+            example: Literal::List(&["10.0.0.0/8"]),
+        },
+        Key {
             path: "listen.ops",
             kind: Kind::Address,
             default: Default::Value(
@@ -431,7 +457,7 @@ const LISTEN: Section = Section {
 
 const TLS: Section = Section {
     name: "tls",
-    doc: "TLS on the documents listener, and on `listen.admin_tcp`. Both files are followed: a renewed pair is used as soon as it is whole, without \
+    doc: "TLS on the documents listener, and on `listen.token` and `listen.admin_tcp`. Both files are followed: a renewed pair is used as soon as it is whole, without \
           a restart. The ops listener stays plain HTTP, as kubelet's probes want it.",
     keys: &[
         Key {
@@ -461,6 +487,62 @@ const TLS: Section = Section {
             ),
             doc: "The oldest version of TLS that is spoken; there is none below 1.2.",
             example: Literal::Text("1.3"),
+        },
+    ],
+};
+
+const TOKEN: Section = Section {
+    name: "token",
+    doc: "How much `POST ISS/token` takes.",
+    keys: &[
+        Key {
+            path: "token.subject_per_minute",
+            kind: Kind::Integer { most: 1_000_000 },
+            default: Default::Value(
+                Literal::Integer(600),
+                "a workload needs a token for each relying party once in some minutes, and a signature takes a core a millisecond",
+            ),
+            doc: "How many requests a minute a workload may make in the long run, once it has proved who it is: by its \
+                  name, and by its pod if its token is bound to one. 0 sets no limit.",
+            example: Literal::Integer(60),
+        },
+        Key {
+            path: "token.subject_burst",
+            kind: Kind::Integer { most: 1_000_000 },
+            default: Default::Value(
+                Literal::Integer(100),
+                "a controller that asks for its pods does so for many at once",
+            ),
+            doc: "How many it may make at once after a pause.",
+            example: Literal::Integer(20),
+        },
+        Key {
+            path: "token.address_per_minute",
+            kind: Kind::Integer { most: 1_000_000 },
+            default: Default::Value(
+                Literal::Integer(1200),
+                "all pods of a node may come from one address",
+            ),
+            doc: "How many requests a minute one address may make in the long run, a /64 of IPv6 counting as one; only \
+                  with `listen.trusted_proxies`. 0 sets no limit.",
+            example: Literal::Integer(6000),
+        },
+        Key {
+            path: "token.address_burst",
+            kind: Kind::Integer { most: 1_000_000 },
+            default: Default::Value(Literal::Integer(300), "the pods of a node may start at once"),
+            doc: "How many it may make at once after a pause.",
+            example: Literal::Integer(1000),
+        },
+        Key {
+            path: "token.max_body_bytes",
+            kind: Kind::Integer { most: 1024 * 1024 },
+            default: Default::Value(
+                Literal::Integer(64 * 1024),
+                "the largest token, 16 KiB, and whatever else clients send",
+            ),
+            doc: "The largest body of a request, at least 20,480.",
+            example: Literal::Integer(32 * 1024),
         },
     ],
 };

@@ -1,38 +1,20 @@
-//! The admin API's way in over TCP: a socket that tells who connects, and the guard before the routes.
+//! The admin API's way in over TCP: the guard before the routes.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
-use std::io;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready as when_ready};
+use std::task::{Context, Poll};
 
 use axum::Router;
 use axum::response::{IntoResponse, Response};
 use futures_util::future::Either;
 use http::Request;
 use hyper::body::Incoming;
-use tokio::net::{TcpListener, TcpStream};
 use tower::Service;
 
 use super::guard::Guard;
-use crate::http::caller::{Caller, Ends};
+use crate::http::caller::Caller;
 use crate::http::error::ApiError;
-use crate::http::listener::Accept;
-
-/// A TCP socket whose connections know their ends. The documents' socket has no use for them.
-#[derive(Debug)]
-pub(crate) struct RemoteSocket(pub(crate) TcpListener);
-
-impl Accept for RemoteSocket {
-    type Stream = TcpStream;
-
-    fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, Option<Caller>)>> {
-        let (stream, peer) = when_ready!(self.0.poll_accept(cx))?;
-        stream.set_nodelay(true)?;
-        let caller = Caller::Remote(Ends::new(peer, stream.local_addr()?));
-        Poll::Ready(Ok((stream, Some(caller))))
-    }
-}
 
 /// The routes behind the guard. What is refused is answered without the routes, and its body is not read.
 #[derive(Clone, Debug)]
