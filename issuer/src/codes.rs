@@ -48,7 +48,7 @@ pub(crate) static SIGNING_THREADS: Code = Code::refused(
 );
 pub(crate) static TOKEN_ENDPOINT: Code = Code::refused(
     "config.token_endpoint",
-    "issuer.token_endpoint is no URL that clients could be sent to with a credential.",
+    "Clients could not be sent to issuer.token_endpoint with a credential.",
     "Write https://HOST/PATH, without user name and fragment; http is for loopback alone.",
 );
 pub(crate) static RULE_MALFORMED: Code = Code::refused(

@@ -274,10 +274,7 @@ impl Server {
             None => self.spawn(Part::Token, serve(socket, Plain, app, Listener::Token, state, most, close)),
             Some(tls) => {
                 let transport = handshake::Tls::new(Arc::clone(&tls.server), Arc::clone(&state));
-                self.spawn(
-                    Part::Token,
-                    serve(socket, transport, app, Listener::Token, state, most, close),
-                );
+                self.spawn(Part::Token, serve(socket, transport, app, Listener::Token, state, most, close));
             }
         }
     }
@@ -321,9 +318,12 @@ impl Server {
         phase.end();
 
         let phase = Phase::begin("drain");
-        if timeout(left_of(but_last), self.join_all_of(&[Part::Documents, Part::Token, Part::Admin, Part::AdminTcp]))
-            .await
-            .is_err()
+        if timeout(
+            left_of(but_last),
+            self.join_all_of(&[Part::Documents, Part::Token, Part::Admin, Part::AdminTcp]),
+        )
+        .await
+        .is_err()
         {
             tracing::warn!("connections are still busy; they are cut off");
         }
@@ -522,8 +522,13 @@ mod tests {
         let built = Issuer::builder(ISSUER, provider()).algorithms([Algorithm::Es256]).build().await;
         let (issuer, tasks) = built.expect("an issuer");
         let any = "127.0.0.1:0".parse().expect("an address");
-        let listen =
-            Listen { documents: any, token: None, ops: any, admin: Some(dir.join("admin.sock")), admin_tcp: None };
+        let listen = Listen {
+            documents: any,
+            token: None,
+            ops: any,
+            admin: Some(dir.join("admin.sock")),
+            admin_tcp: None,
+        };
         let (sockets, _) = Sockets::bind(&listen).expect("free ports");
         let executor = Executor::new(
             Arc::new(provider()),

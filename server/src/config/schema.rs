@@ -142,7 +142,9 @@ fn constraints(kind: Kind) -> Value {
             "uniqueItems": true
         }),
         Kind::Algorithm => json!({ "enum": algorithm_names() }),
-        Kind::KeysUrl | Kind::EndpointUrl => json!({ "type": "string", "pattern": "^https?://[^#@]+$", "maxLength": MAX_LINE }),
+        Kind::KeysUrl | Kind::EndpointUrl => {
+            json!({ "type": "string", "pattern": "^https?://[^#@]+$", "maxLength": MAX_LINE })
+        }
         Kind::ProxyUrl => json!({ "type": "string", "pattern": "^http://[^/#@]+/?$" }),
         Kind::Name => name(),
         Kind::Names => one_or_several(&name()),

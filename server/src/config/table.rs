@@ -145,7 +145,6 @@ pub(crate) enum Kind {
     /// Who may call the admin API over TCP.
     AdminTokens,
     /// Networks, as address and length of the prefix.
-    #[expect(dead_code, reason = "listen.trusted_proxies is not available in this version")]
     Networks,
     /// One signature algorithm.
     Algorithm,
@@ -206,7 +205,9 @@ impl Kind {
             Self::AdminTokens => "tables [[admin.tokens]] with name, scopes and sha256".to_owned(),
             Self::Networks => "a list of networks, such as [\"10.0.0.0/8\"]".to_owned(),
             Self::Algorithm => "a signature algorithm, such as \"RS256\"".to_owned(),
-            Self::KeysUrl | Self::EndpointUrl => "an https URL, or a plain http one of a loopback host".to_owned(),
+            Self::KeysUrl | Self::EndpointUrl => {
+                "an https URL, or a plain http one of a loopback host".to_owned()
+            }
             Self::ProxyUrl => "the http URL of a proxy, such as \"http://proxy.internal:3128\"".to_owned(),
             Self::Name => "a name of 1 to 64 letters, digits, dots, underscores and hyphens".to_owned(),
             Self::Names => "a name or a list of names, such as [\"prod\"]".to_owned(),

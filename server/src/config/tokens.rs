@@ -7,7 +7,6 @@ use oneseal::token::{Rate, TokenLimits};
 use oneseal_keystore::{Findings, rotation};
 
 use super::list::Lists;
-use super::origin::Rank;
 use super::value::Value;
 use super::values::{Values, mismatch};
 use super::{Tokens, codes};
@@ -51,8 +50,10 @@ fn warn_of_no_effect(tokens: &Tokens, values: &Values, lists: &Lists, findings: 
             findings.push(&codes::NO_EFFECT, values.place(path), message);
         }
     }
-    for path in [ADDRESS, "token.address_burst"] {
-        if values.rank(path) > Rank::Default && tokens.trusted_proxies.is_empty() && !values.is_faulty(PROXIES) {
+    for (path, usual) in [(ADDRESS, 1200), ("token.address_burst", 300)] {
+        if values.integer(path) != usual && tokens.trusted_proxies.is_empty()
+            && !values.is_faulty(PROXIES)
+        {
             let message = "listen.trusted_proxies is not set, so nobody's address is known";
             findings.push(&codes::NO_EFFECT, values.place(path), message);
         }
@@ -87,3 +88,40 @@ const ADDRESS: &str = "token.address_per_minute";
 const MAX_BODY: &str = "token.max_body_bytes";
 /// The largest token, and 4 KiB for the rest of the form.
 const LEAST_BODY: usize = 20 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use crate::config::{PartialConfig, Sources};
+
+    #[track_caller]
+    fn assert_found(pairs: &[(&'static str, &str)], codes: &[&str]) {
+        let sources = Sources::new([("ONESEAL_CONFIG".into(), "/dev/null".into())]);
+        let sources = pairs
+            .iter()
+            .fold(sources, |sources, (key, value)| sources.flag("--flag", key, Some((*value).into())));
+        let findings = match PartialConfig::load(sources) {
+            Ok((_, findings)) | Err(findings) => findings,
+        };
+        let names: Vec<_> = findings.iter().map(|finding| finding.code.name).collect();
+        assert_eq!(names, codes, "{pairs:?}: {findings}");
+    }
+
+    #[test]
+    fn what_nobody_can_use_is_a_warning() {
+        assert_found(&[("listen.token", "127.0.0.1:1")], &["config.no_effect"]);
+        assert_found(&[("issuer.token_endpoint", "https://tokens.example/t")], &["config.no_effect"]);
+        assert_found(&[("token.address_per_minute", "5")], &["config.no_effect"]);
+        let proxies = ("listen.trusted_proxies", "10.0.0.0/8, fd00::/8");
+        assert_found(&[proxies, ("token.address_burst", "5")], &[]);
+    }
+
+    #[test]
+    fn what_could_not_hold_is_refused() {
+        assert_found(&[("issuer.token_endpoint", "http://tokens.example/t")], &["config.bad_value"]);
+        assert_found(&[("issuer.token_endpoint", "https://u:p@tokens.example/t")], &["config.bad_value"]);
+        assert_found(&[("listen.trusted_proxies", "10.0.0.0/33")], &["config.bad_value"]);
+        assert_found(&[("token.max_body_bytes", "20479")], &["config.inequality"]);
+        assert_found(&[("token.max_body_bytes", "20480")], &[]);
+        assert_found(&[("listen.token", "[::]:8081")], &["config.conflict", "config.no_effect"]);
+    }
+}

@@ -24,7 +24,7 @@ use oneseal_keystore::executor::Executor;
 
 pub(crate) use events::EventSeats;
 pub(crate) use guard::{Guard, Verdict};
-pub(crate) use remote::{Guarded};
+pub(crate) use remote::Guarded;
 
 use super::error::ApiError;
 use crate::admin_token::Scope;

@@ -53,8 +53,7 @@ impl Capacity {
     /// The fewest files with which no listener has less than it can have.
     pub(crate) fn enough(with: Optional) -> usize {
         let optional = |is_there, most| if is_there { most } else { 0 };
-        let (token, admin_tcp) =
-            (optional(with.token, MOST.token), optional(with.admin_tcp, MOST.admin_tcp));
+        let (token, admin_tcp) = (optional(with.token, MOST.token), optional(with.admin_tcp, MOST.admin_tcp));
         MOST.documents + token + MOST.ops + MOST.admin + admin_tcp + OTHER_FILES
     }
 }
@@ -91,11 +90,15 @@ mod tests {
             for files in Capacity::fewest(with)..enough + 10 {
                 let now = Capacity::within(files, with).expect("enough to start with");
                 let Capacity { documents, token, ops, admin, admin_tcp } = now;
-                assert!(documents + token + ops + admin + admin_tcp + OTHER_FILES <= files, "{files}: {now:?}");
+                assert!(
+                    documents + token + ops + admin + admin_tcp + OTHER_FILES <= files,
+                    "{files}: {now:?}"
+                );
                 assert!(documents.min(ops).min(admin) >= FEWEST, "{files}: {now:?}");
                 assert_eq!(admin_tcp >= FEWEST, with.admin_tcp, "{files}: {now:?}");
                 assert_eq!(token >= FEWEST, with.token, "{files}: {now:?}");
-                assert!(ops >= last.ops && admin_tcp >= last.admin_tcp && token >= last.token);
+                // In proportion, one may lose to another what rounding gave it.
+                assert!(ops + 1 >= last.ops && admin_tcp + 1 >= last.admin_tcp && token + 1 >= last.token);
                 assert!(documents <= FEWEST_DOCUMENTS || ops == MOST.ops && admin == MOST.admin);
                 last = now;
             }

@@ -519,10 +519,7 @@ const TOKEN: Section = Section {
         Key {
             path: "token.address_per_minute",
             kind: Kind::Integer { most: 1_000_000 },
-            default: Default::Value(
-                Literal::Integer(1200),
-                "all pods of a node may come from one address",
-            ),
+            default: Default::Value(Literal::Integer(1200), "all pods of a node may come from one address"),
             doc: "How many requests a minute one address may make in the long run, a /64 of IPv6 counting as one; only \
                   with `listen.trusted_proxies`. 0 sets no limit.",
             example: Literal::Integer(6000),
