@@ -51,9 +51,7 @@ fn warn_of_no_effect(tokens: &Tokens, values: &Values, lists: &Lists, findings: 
         }
     }
     for (path, usual) in [(ADDRESS, 1200), ("token.address_burst", 300)] {
-        if values.integer(path) != usual && tokens.trusted_proxies.is_empty()
-            && !values.is_faulty(PROXIES)
-        {
+        if values.integer(path) != usual && tokens.trusted_proxies.is_empty() && !values.is_faulty(PROXIES) {
             let message = "listen.trusted_proxies is not set, so nobody's address is known";
             findings.push(&codes::NO_EFFECT, values.place(path), message);
         }

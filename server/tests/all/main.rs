@@ -23,4 +23,3 @@ mod support;
 #[cfg(target_os = "linux")]
 mod systemd;
 mod tls;
-mod token;
