@@ -479,7 +479,7 @@ async fn a_probe_names_what_a_cluster_lacks_and_its_cure() {
 async fn a_server_starts_without_its_clusters_and_check_tells_what_they_lack() {
     let Some(server) = KubeApiserver::shared() else { return };
     let world = World::of(server);
-    world.cluster("here");
+    let here = world.file("here", &server.kubeconfig_for(&world.ours()));
     let nobody = world.file("nobody", &server.kubeconfig_at("127.0.0.1:1".parse().unwrap(), "token"));
     let key = world.dir.path().join("key");
     let mut start = Start::with_file(world.dir.path().join("home"), "http://127.0.0.1:1", &key);
@@ -491,7 +491,7 @@ async fn a_server_starts_without_its_clusters_and_check_tells_what_they_lack() {
     let (exit, _, err) = run(&start, &["keys", "init"]).await;
     assert_eq!(exit, Some(0), "{err}");
     start.more = [
-        cluster("here", &world.dir.path().join("here")),
+        cluster("here", &here),
         cluster("gone", &nobody),
         cluster("unasked", &nobody).replace("kubeconfig", "review = \"off\"\nkeys = \"discovery\"\n# "),
     ]

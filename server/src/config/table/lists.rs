@@ -75,9 +75,7 @@ const CLUSTER: List = List {
         Key {
             path: "cluster.kubeconfig",
             kind: Kind::Path,
-            default: Default::Unset(
-                "the pod's own service account, or what `kubectl` would use",
-            ),
+            default: Default::Unset("the pod's own service account, or what `kubectl` would use"),
             doc: "A kubeconfig file by which its API server is reached.",
             example: Literal::Text("/etc/oneseal/prod.kubeconfig"),
         },
