@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use oneseal::{Algorithm, IssuerUrl};
 use oneseal_tests::http::{Answer, post_json};
 use oneseal_tests::{Forwarder, Replica, Start};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -35,7 +35,8 @@ impl Issuer {
         self.dir.path().join(name)
     }
 
-    /// Makes its ring, with the times of `[rotation]`, and starts `count` replicas with `more` tables.
+    /// Makes its ring if there is none, with the times of `[rotation]`, and starts `count` replicas with `more` tables in
+    /// place of those that it has.
     pub(crate) async fn serve(&mut self, count: usize, algorithm: Algorithm, rotation: &str, more: &str) {
         let start =
             |i: usize| Start { algorithms: vec![algorithm], ..self.start(&i.to_string(), rotation, more) };
@@ -43,6 +44,9 @@ impl Issuer {
         let mut init = starts[0].command(&["keys", "init", "--config"]);
         let made = init.arg(starts[0].configure()).output().await.unwrap();
         assert!(made.status.success(), "{made:?}");
+        for replica in self.replicas.drain(..) {
+            replica.kill().await;
+        }
         let ready = starts.into_iter().map(Start::ready);
         self.replicas = futures_util::future::join_all(ready).await;
         self.forwarder.set_backends(self.replicas.iter().map(|replica| replica.documents).collect());
@@ -74,6 +78,8 @@ impl Issuer {
 fn certificates(place: &Path) -> String {
     let mut ca = CertificateParams::default();
     ca.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    // Another name than the server's: OpenSSL takes two of one name for one that vouches for itself.
+    ca.distinguished_name.push(DnType::CommonName, "the test's authority");
     let ca = CertifiedIssuer::self_signed(ca, KeyPair::generate().unwrap()).unwrap();
     let key = KeyPair::generate().unwrap();
     let names = CertificateParams::new(vec!["127.0.0.1".to_owned(), "localhost".to_owned()]).unwrap();

@@ -3,7 +3,7 @@
 const PAGE: &str = include_str!("../../../docs/workloads.md");
 
 /// The issuer of the page.
-const ISSUER: &str = "https://oidc.example.com";
+pub(crate) const ISSUER: &str = "https://oidc.example.com";
 /// The audience of its cluster.
 pub(crate) const CLUSTER: &str = "https://kubernetes.example.com";
 

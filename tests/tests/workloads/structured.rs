@@ -117,7 +117,7 @@ async fn knows(server: &KubeApiserver, issuer: &Issuer) {
 }
 
 /// Whom the server takes the bearer of `token` for.
-fn user(server: &KubeApiserver, token: &str) -> Option<String> {
+pub(crate) fn user(server: &KubeApiserver, token: &str) -> Option<String> {
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
     let (status, answer) = server.request_as(Some(token), "POST", path, Some(&review));

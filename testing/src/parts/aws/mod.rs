@@ -16,7 +16,7 @@ mod rules;
 mod sts;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -72,6 +72,11 @@ impl Aws {
     /// The connections between clients and AWS, to cut, refuse or swallow.
     pub fn network(&self) -> &Proxy {
         &self.network
+    }
+
+    /// A Python that has AWS's own SDK, boto3: that of `scripts/moto`, which brings it.
+    pub fn python() -> Option<PathBuf> {
+        moto::python()
     }
 
     /// What a child process needs in its environment to reach it, with a key that lasts.

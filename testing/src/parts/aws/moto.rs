@@ -91,6 +91,11 @@ impl Moto {
 /// What each hop says for itself.
 const OF_THE_CONNECTION: [&HeaderName; 4] = [&HOST, &CONNECTION, &CONTENT_LENGTH, &TRANSFER_ENCODING];
 
+/// The Python beside it, with AWS's SDK.
+pub(super) fn python() -> Option<PathBuf> {
+    installed().map(|program| program.with_file_name("python")).filter(|file| file.is_file())
+}
+
 /// Where `scripts/moto` of this repository puts it.
 fn installed() -> Option<PathBuf> {
     let text_of = |variable: &str| std::env::var(variable).ok().filter(|text| !text.is_empty());
