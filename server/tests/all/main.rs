@@ -23,3 +23,4 @@ mod support;
 #[cfg(target_os = "linux")]
 mod systemd;
 mod tls;
+mod token;

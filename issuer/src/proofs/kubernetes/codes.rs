@@ -37,7 +37,7 @@ pub(super) static CLUSTER_AUDIENCE: Code = Code::refused(
 pub(super) static CLUSTER_KEYS: Code = Code::refused(
     "cluster.keys",
     "The keys of a cluster cannot be read in the way that is configured.",
-    "keys = \"api\" needs no more than access to the API server; for the others see docs/configuration.md.",
+    "With keys = \"api\" it needs no more than access to the API server; for the others see docs/configuration.md.",
 );
 pub(super) static CLUSTER_NAME_TWICE: Code = Code::refused(
     "cluster.name_twice",
