@@ -197,7 +197,7 @@ fn proof(form: &Form, name: &'static str) -> Result<String, Refusal> {
 /// about the one that did not hold for the other would be none.
 fn audience(form: &Form) -> Result<Audience, Refusal> {
     let target = |reason, words: String| Err(Refusal::new(Fault::Target, reason, words));
-    for resource in form.all("resource").filter(|resource| !is_absolute_uri(resource)) {
+    if let Some(resource) = form.all("resource").find(|resource| !is_absolute_uri(resource)) {
         let what = if resource.contains('#') { "has a fragment" } else { "is no absolute URI" };
         return target(
             "resource",
