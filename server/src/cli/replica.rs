@@ -74,7 +74,7 @@ pub(crate) enum Replica {
     /// Through its Unix socket.
     Socket(PathBuf),
     /// Over TCP.
-    Url(Remote),
+    Url(Box<Remote>),
 }
 
 impl Replica {
@@ -85,7 +85,9 @@ impl Replica {
     pub(crate) async fn of(target: Target, globals: &Globals) -> Result<Self, Failure> {
         let Target { admin, remote } = target;
         match admin {
-            Some(url) if remote::is_url(&url) => Ok(Self::Url(Remote::new(&url, remote, globals).await?)),
+            Some(url) if remote::is_url(&url) => {
+                Ok(Self::Url(Box::new(Remote::new(&url, remote, globals).await?)))
+            }
             Some(path) if remote.is_empty() => Ok(Self::Socket(path.into())),
             Some(address) if socket::is_address(Path::new(&address)) => Err(Failure::usage(format!(
                 "--admin {address} has no scheme, so it is the path of a socket, which asks for no token and speaks no TLS: \

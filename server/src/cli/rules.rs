@@ -28,7 +28,7 @@ enum Verb {
     ///
     /// The configuration alone is asked: no key, no server, no cluster. Whatever is said of the workload is believed, and
     /// nothing is signed.
-    Preview(preview::Args),
+    Preview(Box<preview::Args>),
     /// Hold the rules against expectations in files
     ///
     /// A file is TOML or JSON: a list `expect`, each with a `workload`, an `audience`, and either `denied = true` or what the
@@ -42,7 +42,7 @@ enum Verb {
 /// The configuration is refused (78), or the question makes no sense (64).
 pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> {
     match args.verb {
-        Verb::Preview(args) => preview::run(args, globals),
+        Verb::Preview(args) => preview::run(*args, globals),
         Verb::Test(args) => test::run(args, globals),
     }
 }

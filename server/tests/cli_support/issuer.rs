@@ -7,10 +7,10 @@ use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use oneseal::{Clock as _, SystemClock};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -33,9 +33,12 @@ pub(crate) struct Issuer {
     pub(crate) url: String,
     pub(crate) dir: TempDir,
     /// The forms that came, decoded.
-    asked: Arc<Mutex<Vec<Vec<(String, String)>>>>,
+    asked: Arc<Mutex<Vec<Form>>>,
     _work: JoinHandle<()>,
 }
+
+/// Names and values, as they came.
+struct Form(Vec<(String, String)>);
 
 impl Issuer {
     pub(crate) fn with(turns: impl FnOnce(&str) -> Vec<Turn>) -> Self {
@@ -67,7 +70,7 @@ impl Issuer {
 
     pub(crate) fn value(&self, request: usize, name: &str) -> String {
         let asked = self.asked.lock().expect("no panic");
-        let mut found = asked[request].iter().filter(|(known, _)| known == name);
+        let mut found = asked[request].0.iter().filter(|(known, _)| known == name);
         let value = found.next().unwrap_or_else(|| panic!("no {name}")).1.clone();
         assert!(found.next().is_none(), "{name} came twice");
         value
@@ -78,7 +81,7 @@ fn serve(
     listener: &TcpListener,
     url: &str,
     mut turns: VecDeque<Turn>,
-    asked: &Mutex<Vec<Vec<(String, String)>>>,
+    asked: &Mutex<Vec<Form>>,
     proof: &std::path::Path,
 ) {
     for stream in listener.incoming().flatten() {
@@ -92,10 +95,8 @@ fn serve(
         let form = body.split('&').filter_map(|part| part.split_once('='));
         let decoded =
             |text: &str| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned();
-        asked
-            .lock()
-            .expect("no panic")
-            .push(form.map(|(name, value)| (decoded(name), decoded(value))).collect());
+        let form = Form(form.map(|(name, value)| (decoded(name), decoded(value))).collect());
+        asked.lock().expect("no panic").push(form);
         // As kubelet does meanwhile.
         fs::write(proof, format!("{PROOF}{}", asked.lock().expect("no panic").len())).expect("written");
         let turn = if turns.len() > 1 { turns.pop_front() } else { turns.front().cloned() };
@@ -134,7 +135,7 @@ fn answer(stream: &mut TcpStream, status: u16, headers: &str, body: &str) {
 }
 
 pub(crate) fn good(issuer: &str) -> Value {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
+    let now = SystemClock.wall().as_secs();
     let claims = json!({"iss": issuer, "aud": "rp", "sub": "ci", "exp": now + 3600});
     let encode = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
     let token = format!("{}.{}.c2ln", encode(json!({"alg": "RS256", "kid": "k"})), encode(claims));
