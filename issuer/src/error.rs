@@ -8,7 +8,7 @@ use oneseal_keystore::findings::Code;
 use oneseal_keystore::{Algorithm, verify};
 
 use crate::claims::{Audience, ClaimError, TokenLifetime};
-use crate::rules::Unwritable;
+use crate::rules::{Considered, NoRule, Unwritable};
 
 /// Why a token was not minted. Every text says what to do about it; none holds a secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -70,11 +70,17 @@ pub enum MintError {
         "this replica is public-only and mints nothing; ask one with the key-encryption key (ring.mode = \"full\")"
     )]
     PublicOnly,
-    /// No rule allows this audience.
-    #[error(
-        "no rule lets this workload have tokens for the audience {0}; if one should, `oneseal rules preview` says why none does"
-    )]
-    NotAllowed(Audience),
+    /// No rule allows this.
+    #[error("no rule lets this workload have tokens for the audience {audience}: {why}")]
+    NotAllowed {
+        /// For whom one was asked for.
+        audience: Audience,
+        /// The least that is in the way.
+        why: NoRule,
+        /// What each rule that is for its voucher's workloads and lists the audience has against it. For the operator:
+        /// names rules and what they ask for.
+        against: Vec<Considered>,
+    },
     /// Nobody has said what its `sub` is.
     #[error(
         "neither whoever vouches for the workload nor the rule says what its `sub` is; give the rule a `sub`"
@@ -146,7 +152,7 @@ impl MintError {
             Self::TasksNotRunning
             | Self::NoKey(_)
             | Self::PublicOnly
-            | Self::NotAllowed(_)
+            | Self::NotAllowed { .. }
             | Self::NoSubject
             | Self::Unwritable { .. }
             | Self::OwnAudience(_)
@@ -167,7 +173,7 @@ impl MintError {
             Self::NoKey(_) => "no_key",
             Self::Emergency { .. } => "emergency",
             Self::PublicOnly => "public_only",
-            Self::NotAllowed(_)
+            Self::NotAllowed { .. }
             | Self::NoSubject
             | Self::Unwritable { .. }
             | Self::OwnAudience(_)

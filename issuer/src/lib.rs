@@ -82,7 +82,7 @@ pub use http::layer::{DocumentsLayer, DocumentsService};
 pub use issuer::Issuer;
 pub use metrics::METRICS_CONTENT_TYPE;
 pub use mint::{MintRequest, Minted, Preview};
-pub use rules::{Considered, Mismatch, Pattern, Rehearsal, Rehearsed, Rule, RuleSet, Unwritable};
+pub use rules::{Considered, Mismatch, NoRule, Pattern, Rehearsal, Rehearsed, Rule, RuleSet, Unwritable};
 pub use tasks::Tasks;
 pub use verify::Claims;
 pub use workload::{Facts, Strength, VerifiedWorkload, Voucher};

@@ -47,7 +47,7 @@ fn replace_by(
         Ok(_) => {
             let message =
                 format!("{} is there and no regular file; it is left alone: name another", path.display());
-            return Err(Failure::refused(message));
+            return Err(Failure::refused(message).with_code(FILE_NOT_WRITTEN));
         }
         Err(_) => path.to_owned(),
     };

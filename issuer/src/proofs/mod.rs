@@ -204,17 +204,22 @@ mod unverified {
 
     /// Its `iss`, from a payload that is strict JSON, inside a token of bounded length.
     pub(super) fn issuer(token: &str) -> Result<String, ProofError> {
-        verify::UnverifiedJws::parse(token).map_err(|error| {
-            ProofError::invalid(error.reason(), "the token is no compact JWS as RFC 7515 has it, or too long")
-        })?;
+        verify::UnverifiedJws::parse(token).map_err(|error| ProofError::invalid(error.reason(), SHAPE))?;
         let payload = token.split('.').nth(1).unwrap_or_default();
-        let not_json =
-            || ProofError::invalid("payload", "the token's payload is no JSON object with distinct names");
+        let not_json = || {
+            ProofError::invalid(
+                "payload",
+                "the token's payload is no JSON object with distinct names; send it as it was given out",
+            )
+        };
         let payload = URL_SAFE_NO_PAD.decode(payload).map_err(|_| not_json())?;
         let claims = json::parse_object(&payload).map_err(|_| not_json())?;
         let issuer = claims.get("iss").and_then(|issuer| issuer.as_str());
         issuer
             .map(str::to_owned)
-            .ok_or_else(|| ProofError::invalid("claim_missing", "the claim `iss` is missing or no string"))
+            .ok_or_else(|| ProofError::invalid("claim_missing", "the claim `iss` is missing or no string; send a token of the platform's, as it was given out"))
     }
+
+    const SHAPE: &str = "the token is no compact JWS as RFC 7515 has it, or too long: send its three parts with the dots between \
+                         them and nothing else, as the platform gave it out";
 }

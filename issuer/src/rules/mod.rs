@@ -9,6 +9,7 @@
 
 mod claims;
 mod condition;
+mod denial;
 mod fault;
 mod field;
 mod mismatch;
@@ -27,6 +28,7 @@ use arc_swap::ArcSwap;
 use oneseal_keystore::{Algorithm, Findings, IssuerUrl, Mode, Rotation};
 
 pub use condition::Pattern;
+pub use denial::NoRule;
 pub use fault::Unwritable;
 pub use mismatch::Mismatch;
 pub use rehearsal::{Considered, Rehearsal, Rehearsed};
@@ -187,7 +189,7 @@ impl Rules {
             let [usual, limit] = [TokenLifetime::new(usual)?, TokenLifetime::new(limit)?];
             return Ok(Allowed { name: ADMIN.into(), usual, limit, algorithm: None, writer: None });
         }
-        Err(MintError::NotAllowed(audience.clone()))
+        Err(set.denial(known, audience))
     }
 
     fn choose(&self, asked: Option<Algorithm>, ruled: Option<Algorithm>) -> Result<Algorithm, MintError> {

@@ -277,10 +277,17 @@ impl Rule {
         if !self.audiences.contains(audience) {
             return Some(Mismatch::Audience);
         }
-        if matches!(self.whom, Whom::Clusters(_)) && !self.unbound && facts.named("pod_uid").is_none() {
-            return Some(Mismatch::Unbound);
-        }
-        let broken = self.conditions.iter().find(|condition| !condition.holds(facts))?;
+        let mut broken = self.conditions.iter().filter(|condition| !condition.holds(facts));
+        let is_wanting = matches!(self.whom, Whom::Clusters(_)) && !self.unbound;
+        let broken = if is_wanting && facts.named("pod_uid").is_none() {
+            // That it is bound to no pod is what keeps it out where all holds but what a pod's token would say.
+            let Some(broken) = broken.find(|condition| condition.field.find(facts).is_some()) else {
+                return Some(Mismatch::Unbound);
+            };
+            broken
+        } else {
+            broken.next()?
+        };
         Some(Mismatch::Condition {
             field: broken.field.to_string(),
             wanted: broken.wanted(),

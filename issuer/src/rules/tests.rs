@@ -49,8 +49,8 @@ fn nothing_is_allowed_until_a_rule_says_so_and_the_first_decides() {
     let rules =
         rules(vec![rule("a", HOUR), rule("a", 2 * HOUR), rule("b", 600).algorithm(Algorithm::Es256)], &[]);
     let ask = |text: &str| decide(&rules, &embedder(), &MintRequest::new(audience(text)));
-    assert!(matches!(ask("c"), Err(MintError::NotAllowed(_))));
-    assert!(matches!(ask("A"), Err(MintError::NotAllowed(_))), "audiences are compared byte for byte");
+    assert!(matches!(ask("c"), Err(MintError::NotAllowed { .. })));
+    assert!(matches!(ask("A"), Err(MintError::NotAllowed { .. })), "audiences are compared byte for byte");
     assert_eq!(ask("a").expect("allowed"), (HOUR, Algorithm::Rs256));
     assert_eq!(ask("b").expect("allowed"), (600, Algorithm::Es256));
     assert!(rules.check(Mode::Full).contains(&RULE_UNREACHABLE));
@@ -60,7 +60,7 @@ fn nothing_is_allowed_until_a_rule_says_so_and_the_first_decides() {
 fn admin_audiences_are_for_admin_callers_alone() {
     let rules = rules(Vec::new(), &["probe"]);
     let request = MintRequest::new(audience("probe"));
-    assert!(matches!(decide(&rules, &embedder(), &request), Err(MintError::NotAllowed(_))));
+    assert!(matches!(decide(&rules, &embedder(), &request), Err(MintError::NotAllowed { .. })));
     assert_eq!(decide(&rules, &admin(), &request).expect("allowed"), (HOUR, Algorithm::Rs256));
     let day = request.ttl(Duration::from_secs(24 * HOUR));
     assert_eq!(decide(&rules, &admin(), &day).expect("allowed"), (24 * HOUR, Algorithm::Rs256));
@@ -180,7 +180,7 @@ fn a_rule_of_one_cluster_gives_nothing_to_the_same_names_in_another() {
         Voucher::Embedder,
     ] {
         let refused = grant(&rules, &voucher, &builder);
-        assert!(matches!(refused, Err(MintError::NotAllowed(_))), "{voucher:?}");
+        assert!(matches!(refused, Err(MintError::NotAllowed { .. })), "{voucher:?}");
     }
     for (namespace, account) in [
         ("ci", "Builder"),
@@ -193,7 +193,7 @@ fn a_rule_of_one_cluster_gives_nothing_to_the_same_names_in_another() {
         ("team-ci", "builder"),
     ] {
         let refused = grant(&rules, &cluster("prod"), &facts(namespace, account));
-        assert!(matches!(refused, Err(MintError::NotAllowed(_))), "{namespace} {account}");
+        assert!(matches!(refused, Err(MintError::NotAllowed { .. })), "{namespace} {account}");
     }
 }
 
@@ -227,9 +227,9 @@ fn the_first_rule_of_which_all_holds_decides_and_without_one_nothing_is_minted()
     let all = decided("dev");
     assert_eq!((&*all.rule, all.ttl.as_secs(), all.algorithm), ("all", 600, Algorithm::Es256));
     let none = self::rules(vec![ci().when("namespace", ["nobody's"])], &[]);
-    assert!(matches!(grant(&none, &cluster("prod"), &facts("ci", "x")), Err(MintError::NotAllowed(_))));
+    assert!(matches!(grant(&none, &cluster("prod"), &facts("ci", "x")), Err(MintError::NotAllowed { .. })));
     let empty = self::rules(Vec::new(), &[]);
-    assert!(matches!(grant(&empty, &cluster("prod"), &facts("ci", "x")), Err(MintError::NotAllowed(_))));
+    assert!(matches!(grant(&empty, &cluster("prod"), &facts("ci", "x")), Err(MintError::NotAllowed { .. })));
 }
 
 #[test]
@@ -239,6 +239,47 @@ fn a_token_bound_to_no_pod_is_taken_only_where_a_rule_says_so() {
     let granted = rules.each_ref().map(|rules| grant(rules, &cluster("prod"), &unbound).is_ok());
     assert_eq!(granted, [false, true]);
     assert!(rules.iter().all(|rules| grant(rules, &cluster("prod"), &facts("ci", "x")).is_ok()));
+}
+
+#[test]
+fn why_no_rule_decides_is_told_by_what_is_nearest_to_a_token() {
+    let of = |name: &str, namespace: &str, to: &str| {
+        Rule::of_clusters(name, ["prod"], "{cluster}").audiences([to]).when("namespace", [namespace])
+    };
+    let unbound = Facts::new([("cluster", "prod"), ("namespace", "ci"), ("service_account", "x")]);
+    let of_pod = of("pod", "ci", "a").when("pod", [Pattern::prefix("job-")]);
+    let others = Rule::of_clusters("dev", ["dev"], "{cluster}").audiences(["a"]);
+    for (list, facts, expected, rules) in [
+        (vec![], facts("ci", "x"), NoRule::Audience, ""),
+        (vec![of("b", "ci", "b"), others.clone()], facts("ci", "x"), NoRule::Audience, ""),
+        (
+            vec![others, of("team", "team", "a")],
+            facts("ci", "x"),
+            NoRule::Workload,
+            "team: namespace is not \"team\"",
+        ),
+        (vec![of("team", "team", "a")], unbound.clone(), NoRule::Workload, "team: namespace is not \"team\""),
+        (
+            vec![of("team", "team", "a"), of_pod],
+            unbound,
+            NoRule::Unbound,
+            "team: namespace is not \"team\"; pod: it wants",
+        ),
+    ] {
+        let refused = grant(&rules_of(list), &cluster("prod"), &facts).expect_err("none");
+        let MintError::NotAllowed { why, against, .. } = &refused else { panic!("{refused:?}") };
+        assert_eq!(*why, expected);
+        let told: Vec<_> = against
+            .iter()
+            .map(|one| format!("{}: {}", one.rule, one.mismatch.as_ref().expect("none matches")))
+            .collect();
+        assert!(told.join("; ").starts_with(rules) && told.is_empty() == rules.is_empty(), "{told:?}");
+        assert!(!refused.to_string().contains("team"), "what rules ask for is not for workloads: {refused}");
+    }
+}
+
+fn rules_of(list: Vec<Rule>) -> Rules {
+    rules(list, &[])
 }
 
 #[test]
@@ -263,7 +304,7 @@ fn an_embedders_own_facts_can_be_asked_and_written() {
     };
     assert_eq!(decide(&workload, "a").expect("granted").subject.as_str(), "eu/a%2Fb");
     assert_eq!(decide(&workload, "b").expect("granted").subject.as_str(), "pod");
-    assert!(matches!(decide(&embedder(), "a"), Err(MintError::NotAllowed(_))));
+    assert!(matches!(decide(&embedder(), "a"), Err(MintError::NotAllowed { .. })));
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use oneseal::providers::ErrorKind;
 use oneseal::{
-    Algorithm, Clock as _, MAX_TOKEN_LEN, MintError, MintRequest, Minted, Minting, Rotation, Rule, Subject,
-    TokenLifetime, UnixTime, VerifiedWorkload, VerifyError,
+    Algorithm, Clock as _, MAX_TOKEN_LEN, MintError, MintRequest, Minted, Minting, NoRule, Rotation, Rule,
+    Subject, TokenLifetime, UnixTime, VerifiedWorkload, VerifyError,
 };
 use serde_json::{Map, Value, json};
 
@@ -140,7 +140,9 @@ async fn nothing_is_minted_without_a_rule() {
     let running = es256().await;
     for text in ["vault", "STS.amazonaws.com", "sts.amazonaws.com/"] {
         let refused = running.issuer.mint(&pod(), &audience(text)).await.expect_err("no rule");
-        assert_eq!(refused, MintError::NotAllowed(audience(text)));
+        let expected =
+            MintError::NotAllowed { audience: audience(text), why: NoRule::Audience, against: Vec::new() };
+        assert_eq!(refused, expected);
         assert!(!refused.is_retryable());
     }
     let sample = "oneseal_mints_total{alg=\"ES256\",result=\"not_allowed\"}";

@@ -25,18 +25,18 @@ async fn other_rules_take_the_place_of_those_in_force_and_faulty_ones_do_not() {
     let other = Rule::new(audience("other"), TokenLifetime::MIN);
     let findings = running.issuer.set_rules(RuleSet::new([other.clone(), other])).expect("taken");
     assert_eq!(findings.iter().map(|found| found.code.name).collect::<Vec<_>>(), ["rule.unreachable"]);
-    assert!(matches!(mint(AUDIENCE).await, Err(MintError::NotAllowed(_))));
+    assert!(matches!(mint(AUDIENCE).await, Err(MintError::NotAllowed { .. })));
     assert!(mint("other").await.is_ok());
 
     let faulty = RuleSet::new([rule("a", 10), rule("b", 10).subject("{")]);
     let refused = running.issuer.set_rules(faulty).expect_err("one is none");
     assert!(refused.iter().any(|found| found.code.name == "rule.malformed" && found.place == "rule b"));
-    assert!(matches!(mint(AUDIENCE).await, Err(MintError::NotAllowed(_))), "none of them is taken");
+    assert!(matches!(mint(AUDIENCE).await, Err(MintError::NotAllowed { .. })), "none of them is taken");
     assert_eq!(running.issuer.current_rules().len(), 2);
 
     let none = running.issuer.set_rules(RuleSet::default()).expect("nobody has anything");
     assert_eq!(none.iter().map(|found| found.code.name).collect::<Vec<_>>(), ["rule.none"]);
-    assert!(matches!(mint("other").await, Err(MintError::NotAllowed(_))));
+    assert!(matches!(mint("other").await, Err(MintError::NotAllowed { .. })));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -261,7 +261,7 @@ async fn what_is_wrong_with_a_request_is_named() {
         (&[("audience", "a b")], "invalid_target", "audience: "),
         (&[("resource", "https://a#b")], "invalid_target", "fragment"),
         (&[("resource", "payments")], "invalid_target", "no absolute URI"),
-        (&[("audience", "other")], "invalid_target", "[[rule]]"),
+        (&[("audience", "other")], "invalid_target", "lists this audience"),
         (&[("audience", URL)], "invalid_target", "this issuer itself"),
         (&[("audience", "https://oidc.example/token")], "invalid_target", "this issuer itself"),
         (&[("resource", "https://token.example/t")], "invalid_target", "this issuer itself"),
@@ -279,6 +279,7 @@ async fn what_is_wrong_with_a_request_is_named() {
             "invalid_request",
             "delegation is not supported",
         ),
+        (&[("audience", TARGET), ("actor_token", "x")], "invalid_request", "delegation is not supported"),
         (&[("audience", TARGET), ("client_secret", "x")], "invalid_client", "client_secret"),
         (&[("audience", TARGET), ("client_assertion", "x")], "invalid_client", "client_assertion"),
     ] {

@@ -310,7 +310,10 @@ pub(crate) static PAGES: &[Page] = &[
             (0, "there is a token"),
             (69, "no answer before --timeout was over, or no room for the file"),
             (77, "the proof is not taken, the audience is not allowed, or a file is not"),
-            (78, "no proof, no token endpoint, another token than asked for, or configuration refused"),
+            (
+                78,
+                "no proof, no token endpoint, another token than asked for, no place for --out, or configuration refused",
+            ),
         ],
         examples: &[
             "oneseal token --issuer https://oidc.example.com --audience sts.amazonaws.com --out token",

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use oneseal::SystemClock;
+use oneseal::{Audience, SystemClock};
 use serde_json::{Value, json};
 
 use super::Globals;
@@ -19,7 +19,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "URL")]
     issuer: Option<String>,
     /// Whom it is for
-    #[arg(long, visible_alias = "aud", value_name = "AUDIENCE")]
+    #[arg(long, visible_alias = "aud", value_name = "AUDIENCE", value_parser = audience)]
     audience: String,
     /// The file with the pod's service account token, projected for the issuer; read anew for each attempt
     #[arg(long, value_name = "FILE", default_value = SOURCE, conflicts_with = "assertion")]
@@ -31,7 +31,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Of --out, in octal
-    #[arg(long, value_name = "MODE", value_parser = mode, default_value = "0640")]
+    #[arg(long, value_name = "MODE", value_parser = mode, default_value = "0640", requires = "out")]
     mode: Mode,
     /// Send the proof there, and ask no discovery document
     #[arg(long, value_name = "URL")]
@@ -120,6 +120,11 @@ fn mode(text: &str) -> Result<Mode, String> {
         Some(mode) => Ok(Mode(mode)),
         None => Err("write it in octal, as 0640 or 0600".to_owned()),
     }
+}
+
+/// Judged before a proof leaves this machine: an assertion is good for once.
+fn audience(text: &str) -> Result<String, String> {
+    Audience::parse(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
 fn patience(text: &str) -> Result<Duration, String> {

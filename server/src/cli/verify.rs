@@ -34,7 +34,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "URL")]
     issuer: Option<String>,
     /// The audience that it must be for
-    #[arg(long, value_name = "AUDIENCE")]
+    #[arg(long, visible_alias = "audience", value_name = "AUDIENCE")]
     aud: String,
     /// Verify by this key set and ask no discovery document: a file (nothing is fetched), or an http(s) URL
     #[arg(long, value_name = "FILE|URL")]

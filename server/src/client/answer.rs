@@ -68,7 +68,7 @@ pub(super) fn judge(
     let said = Said::read(answered, proof);
     if is_for_now(status) {
         let message = format!("{url} has no token for now ({}{said})", status.as_u16());
-        return Err(Setback::later(message, retry_after(answered.headers)));
+        return Err(Setback::answered(message, retry_after(answered.headers)));
     }
     Err(Setback::never(refusal(request, url, proof, &said, status, now)))
 }
@@ -151,11 +151,18 @@ impl fmt::Display for Said {
     }
 }
 
+impl Said {
+    /// Whether nobody has said what to do.
+    fn is_mute(&self) -> bool {
+        self.description.is_empty() || self.description == NOT_REPEATED
+    }
+}
+
 /// What somebody else said, in one line and not much of it; nothing where a part of the proof, or any token, stands in it.
 fn told(text: &str, proof: &str) -> String {
     let repeats = proof.split('.').any(|part| part.len() >= SHORTEST_PART && text.contains(part));
     if repeats || text.contains("eyJ") {
-        return "(not repeated: it has a token in it)".to_owned();
+        return NOT_REPEATED.to_owned();
     }
     let cut: String = text.chars().take(MAX_TOLD).collect();
     fit_for_terminal(&cut)
@@ -169,13 +176,27 @@ fn refusal(
     status: StatusCode,
     now: UnixTime,
 ) -> Failure {
-    let suspicions = || request.proof.suspicions(proof, &request.issuer, now);
+    let suspicions = || {
+        request
+            .proof
+            .suspicions(proof, &request.issuer, now, |word| said.is_mute() || said.description.contains(word))
+    };
+    let is_of_no_endpoint = matches!(
+        status,
+        StatusCode::NOT_FOUND
+            | StatusCode::METHOD_NOT_ALLOWED
+            | StatusCode::GONE
+            | StatusCode::NOT_IMPLEMENTED
+    );
     let (exit, code, message, hint) = match said.error.as_str() {
+        _ if is_of_no_endpoint => no_endpoint(),
         "invalid_target" => (
             Exit::Denied,
             TOKEN_AUDIENCE,
             format!("no token for {:?} is given to this workload", request.audience),
-            Some("A [[rule]] of the issuer's that takes this workload must have it among its `audiences`.".to_owned()),
+            said.is_mute().then(|| {
+                "A [[rule]] of the issuer's that takes this workload must have it among its `audiences`.".to_owned()
+            }),
         ),
         "invalid_request" | "invalid_grant" => {
             (Exit::Denied, TOKEN_PROOF_REFUSED, "the proof is not taken".to_owned(), suspicions())
@@ -189,12 +210,7 @@ fn refusal(
                     .to_owned(),
             ),
         ),
-        "" => (
-            Exit::Refused,
-            TOKEN_NO_ENDPOINT,
-            "what answers there is no token endpoint: look at --issuer, or name it by --token-endpoint".to_owned(),
-            None,
-        ),
+        "" => no_endpoint(),
         _ => (Exit::Denied, TOKEN_NOT_ALLOWED, "no token is given".to_owned(), suspicions()),
     };
     let failure = Failure::new(exit, format!("{url}: {message} ({}{said})", status.as_u16())).with_code(code);
@@ -204,9 +220,16 @@ fn refusal(
     }
 }
 
+fn no_endpoint() -> (Exit, &'static str, String, Option<String>) {
+    let words = "what answers there is no token endpoint: look at --issuer, or name it by --token-endpoint";
+    (Exit::Refused, TOKEN_NO_ENDPOINT, words.to_owned(), None)
+}
+
+const NOT_REPEATED: &str = "(not repeated: it has a token in it)";
 /// Of a few letters any text has some.
 const SHORTEST_PART: usize = 12;
-const MAX_TOLD: usize = 300;
+/// An issuer's own words with an audience of 255 bytes and the name of a rule in them.
+const MAX_TOLD: usize = 800;
 
 #[cfg(test)]
 mod tests {
@@ -289,23 +312,57 @@ mod tests {
         };
         let error = |name: &str| format!(r#"{{"error":"{name}","error_description":"because"}}"#);
         for (status, body, code, exit, told) in [
-            (400, error("invalid_target"), TOKEN_AUDIENCE, Exit::Denied, "`audiences`"),
-            (400, error("invalid_request"), TOKEN_PROOF_REFUSED, Exit::Denied, "`aud` does not name"),
+            (400, error("invalid_target"), TOKEN_AUDIENCE, Exit::Denied, "because"),
+            (400, r#"{"error":"invalid_target"}"#.to_owned(), TOKEN_AUDIENCE, Exit::Denied, "`audiences`"),
+            (
+                400,
+                r#"{"error":"invalid_request"}"#.to_owned(),
+                TOKEN_PROOF_REFUSED,
+                Exit::Denied,
+                "does not name",
+            ),
             (400, error("invalid_grant"), TOKEN_PROOF_REFUSED, Exit::Denied, "request r-1"),
             (400, error("unsupported_grant_type"), TOKEN_NOT_OFFERED, Exit::Refused, "[[cluster]]"),
             (403, error("unauthorized_client"), TOKEN_NOT_ALLOWED, Exit::Denied, "because"),
+            (404, error("not_found"), TOKEN_NO_ENDPOINT, Exit::Refused, "--token-endpoint"),
+            (405, error("method_not_allowed"), TOKEN_NO_ENDPOINT, Exit::Refused, "--token-endpoint"),
             (404, "<html>".to_owned(), TOKEN_NO_ENDPOINT, Exit::Refused, "--token-endpoint"),
         ] {
-            let Setback { failure, again } = judged(status, &body);
+            let Setback { failure, again, .. } = judged(status, &body);
             assert_eq!((failure.code(), failure.exit(), again), (code, exit, Again::Never), "{body}");
             assert!(failure.in_full().contains(told), "{}", failure.in_full());
         }
         for status in [429, 500, 502, 503, 504] {
-            let Setback { failure, again } = judged(status, &error("temporarily_unavailable"));
+            let Setback { failure, again, .. } = judged(status, &error("temporarily_unavailable"));
             assert_eq!(
                 (failure.exit(), again),
                 (Exit::Unavailable, Again::Later(Some(Duration::from_secs(7))))
             );
+        }
+    }
+
+    #[test]
+    fn what_the_issuer_says_is_handed_on_and_only_guessed_at_where_it_is_about_that() {
+        let said = |error: &str, description: &str| {
+            let body = format!(r#"{{"error":"{error}","error_description":"{description}"}}"#);
+            let (headers, status) = (HeaderMap::new(), StatusCode::BAD_REQUEST);
+            let answered = Answered { status, headers: &headers, body: body.as_bytes() };
+            judge(&request(), "https://oidc.example/token", PROOF, answered, NOW)
+                .expect_err("refused")
+                .failure
+                .in_full()
+        };
+        for (error, description, is_guessed) in [
+            ("invalid_target", "a rule would, were the token bound to a pod", false),
+            ("invalid_target", "the rule builders cannot write `sub`", false),
+            ("invalid_request", "the token is this issuer's own, which proves nothing here", false),
+            ("invalid_client", "no client authentication is taken here", false),
+            ("invalid_request", "`aud` does not hold the audience", true),
+        ] {
+            let told = said(error, description);
+            assert!(told.contains(description), "{told}");
+            let guesses = ["Of the proof", "A [[rule]] of the issuer's"];
+            assert_eq!(guesses.iter().any(|guess| told.contains(guess)), is_guessed, "{told}");
         }
     }
 

@@ -55,7 +55,7 @@ pub(crate) struct Request {
 pub(crate) async fn exchange(request: &Request, clock: &dyn Clock) -> Result<Exchanged, Failure> {
     let end = clock.boot() + request.patience;
     let mut endpoint = request.endpoint.clone();
-    let mut attempt = 0_u32;
+    let (mut attempt, mut answered) = (0_u32, None);
     loop {
         let left = end.since(clock.boot());
         let setback = match one(request, &mut endpoint, left, clock).await {
@@ -67,7 +67,10 @@ pub(crate) async fn exchange(request: &Request, clock: &dyn Clock) -> Result<Exc
             Again::Later(asked) => setback::pause(attempt, asked, random()),
         };
         if pause >= end.since(clock.boot()) {
-            return Err(setback.out_of_time(request.patience));
+            return Err(setback.out_of_time(answered, request.patience));
+        }
+        if setback.is_answer {
+            answered = Some(setback);
         }
         tokio::time::sleep(pause).await;
         attempt += 1;

@@ -48,18 +48,28 @@ impl Proof {
     }
 
     /// What may be wrong with a proof that was refused, as far as it can be seen from here.
-    pub(super) fn suspicions(&self, proof: &str, issuer: &IssuerUrl, now: UnixTime) -> Option<String> {
+    /// `is_about` says whether the refusal has this word in it, or does not say what it is about.
+    pub(super) fn suspicions(
+        &self,
+        proof: &str,
+        issuer: &IssuerUrl,
+        now: UnixTime,
+        is_about: impl Fn(&str) -> bool,
+    ) -> Option<String> {
         let claims = unverified(proof);
         let time = |name: &str| claims.get(name).and_then(Value::as_f64).map(|time| time.floor() as i64);
         let past = |name: &str| time(name).map(|time| now.as_secs().saturating_sub(time));
         let mut found = Vec::new();
-        if let Some(ago) = past("exp").filter(|ago| *ago >= 0) {
+        if let Some(ago) = past("exp").filter(|ago| *ago >= 0 && is_about("expired")) {
             found.push(format!("it expired {ago} s ago by this machine's clock: {}", self.renewed_by()));
         }
-        if let Some(ahead) = past("iat").filter(|ago| *ago < -CLOCKS).map(i64::unsigned_abs) {
+        if let Some(ahead) = past("iat")
+            .filter(|ago| *ago < -CLOCKS && (is_about("future") || is_about("valid yet")))
+            .map(i64::unsigned_abs)
+        {
             found.push(format!("by this machine's clock it is from {ahead} s ahead: set the clock"));
         }
-        if !audiences(&claims).any(|audience| audience == issuer.as_str()) {
+        if is_about("aud") && !audiences(&claims).any(|audience| audience == issuer.as_str()) {
             found.push(format!("its `aud` does not name {issuer}: {}", self.addressed_by(issuer)));
         }
         (!found.is_empty()).then(|| format!("Of the proof: {}.", found.join("; ")))
@@ -96,8 +106,7 @@ fn unreadable(proof: &Proof, place: &str, error: ReadError) -> Setback {
         ),
         (_, Proof::Assertion(_)) => (Exit::Refused, "name the file with the assertion"),
     };
-    let Setback { failure, again } = refused(exit, format!("{place} cannot be read; {cure}"));
-    Setback { failure: failure.because(error), again }
+    refused(exit, format!("{place} cannot be read; {cure}")).because(error)
 }
 
 fn refused(exit: Exit, message: String) -> Setback {
@@ -167,7 +176,7 @@ mod tests {
         let suspicions = |claims: &str| {
             let token = format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims));
             let proof = Proof::SubjectToken("x".into());
-            proof.suspicions(&token, &issuer, UnixTime(1000)).unwrap_or_default()
+            proof.suspicions(&token, &issuer, UnixTime(1000), |_| true).unwrap_or_default()
         };
         assert_eq!(suspicions(r#"{"aud":["https://oidc.example"],"exp":1001,"iat":1030}"#), "");
         assert_eq!(suspicions(r#"{"aud":"https://oidc.example"}"#), "");

@@ -10,6 +10,8 @@ use crate::refusals::TOKEN_NO_ANSWER;
 pub(super) struct Setback {
     pub(super) failure: Failure,
     pub(super) again: Again,
+    /// Whether the token endpoint itself has said so.
+    pub(super) is_answer: bool,
 }
 
 /// Whether the same may work later.
@@ -23,22 +25,35 @@ pub(super) enum Again {
 
 impl Setback {
     pub(super) fn never(failure: Failure) -> Self {
-        Self { failure, again: Again::Never }
+        Self { failure, again: Again::Never, is_answer: true }
     }
 
     /// Nobody there, or busy.
     pub(super) fn later(message: String, asked: Option<Duration>) -> Self {
         let failure = Failure::new(Exit::Unavailable, message).with_code(TOKEN_NO_ANSWER);
-        Self { failure, again: Again::Later(asked) }
+        Self { failure, again: Again::Later(asked), is_answer: false }
+    }
+
+    /// There, and not able to for now.
+    pub(super) fn answered(message: String, asked: Option<Duration>) -> Self {
+        Self { is_answer: true, ..Self::later(message, asked) }
     }
 
     pub(super) fn because(self, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self { failure: self.failure.because(error), ..self }
     }
 
-    /// The last of all attempts.
-    pub(super) fn out_of_time(self, patience: Duration) -> Failure {
+    /// The last of all attempts; `before` is the last one that was answered. Of an attempt that was cut short by the end of
+    /// all time nothing is learned, and what an answer said is not lost for it.
+    pub(super) fn out_of_time(self, before: Option<Self>, patience: Duration) -> Failure {
         let patience = humantime::format_duration(patience);
+        if let Some(before) = before.filter(|_| !self.is_answer) {
+            let last = self.failure.in_full();
+            let hint = format!(
+                "It was tried for {patience} (--timeout), and then there was no answer any more: {last}"
+            );
+            return before.failure.with_hint(hint);
+        }
         self.failure.with_hint(match self.again {
             Again::Later(Some(asked)) => format!(
                 "It asks for {} s until the next attempt, and --timeout is {patience}: try later, or allow for more.",

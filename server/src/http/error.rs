@@ -229,7 +229,7 @@ impl From<MintError> for ApiError {
         let retry_after = error.retry_after().unwrap_or(LATER);
         let code = name(&error);
         let answer = match error {
-            MintError::NotAllowed(audience) => Self::denied(format!(
+            MintError::NotAllowed { audience, .. } => Self::denied(format!(
                 "tokens for the audience {audience} are not allowed here; admin.mint_audiences names those that are"
             )),
             MintError::OwnAudience(_)
@@ -285,7 +285,7 @@ impl From<MintError> for ApiError {
 /// What a script goes by.
 fn name(error: &MintError) -> &'static str {
     match error {
-        MintError::NotAllowed(_) | MintError::OwnAudience(_) => "mint.audience",
+        MintError::NotAllowed { .. } | MintError::OwnAudience(_) => "mint.audience",
         MintError::AlgorithmNotAllowed { .. } => "mint.algorithm",
         MintError::LifetimeTooLong { .. } | MintError::LifetimeTooShort { .. } => "mint.lifetime",
         MintError::Invalid(_) => "mint.invalid",
@@ -331,7 +331,7 @@ const LATER: Duration = Duration::from_secs(15);
 
 #[cfg(test)]
 mod tests {
-    use oneseal::{Algorithm, Audience, ClaimError, Subject, TokenLifetime, UnixTime};
+    use oneseal::{Algorithm, Audience, ClaimError, NoRule, Subject, TokenLifetime, UnixTime};
 
     use super::*;
 
@@ -347,8 +347,10 @@ mod tests {
     fn each_refusal_has_its_status_and_error() {
         let audience = || Audience::parse("rp").expect("good");
         let allowed = vec![Algorithm::Rs256];
+        let not_allowed =
+            MintError::NotAllowed { audience: audience(), why: NoRule::Audience, against: Vec::new() };
         let cases = [
-            (MintError::NotAllowed(audience()), 403, "access_denied"),
+            (not_allowed, 403, "access_denied"),
             (MintError::OwnAudience(audience()), 403, "access_denied"),
             (MintError::AlgorithmNotAllowed { asked: Algorithm::EdDsa, allowed }, 403, "access_denied"),
             (

@@ -63,6 +63,23 @@ fn what_is_refused_is_not_tried_again_and_no_proof_is_repeated() {
 }
 
 #[test]
+fn what_makes_no_sense_is_told_before_any_proof_leaves() {
+    let issuer = Issuer::with(|url| vec![gives(url)]);
+    for wrong in [["--audience", ""], ["--audience", "a b"], ["--mode", "0600"]] {
+        let mut command =
+            oneseal(["token", "--issuer", &issuer.url, "--source", text(&issuer.path("proof"))]);
+        if wrong[0] == "--mode" {
+            command.args(["--audience", "rp"]);
+        }
+        run(command.args(wrong)).refused(64, &["cli.usage"]);
+    }
+    let elsewhere = issuer.path("nowhere");
+    assert_eq!(issuer.times_asked(), 0);
+    issuer.token(&["--out", text(&elsewhere.join("token"))]).refused(78, &["file.not_written"]);
+    issuer.token(&["--out", text(issuer.dir.path())]).refused(78, &["file.not_written"]);
+}
+
+#[test]
 fn a_file_is_replaced_whole_or_stays_as_it_was() {
     let issuer = Issuer::with(|url| {
         let mut other = good(url);
@@ -91,6 +108,8 @@ fn a_file_is_replaced_whole_or_stays_as_it_was() {
 fn an_issuer_that_hangs_leads_astray_or_floods_is_given_up_in_time() {
     let hanging = Issuer::with(|_| vec![Turn::Hangs]);
     hanging.token(&["--timeout", "300ms"]).refused(69, &["token.no_answer", "--timeout"]);
+    let then_hanging = Issuer::with(|_| vec![says(503, "temporarily_unavailable"), Turn::Hangs]);
+    then_hanging.token(&["--timeout", "2s"]).refused(69, &["(503 temporarily_unavailable", "no answer from"]);
     let later = Issuer::with(|_| vec![Turn::Answers(503, "retry-after: 3600\r\n", String::new())]);
     later.token(&[]).refused(69, &["3600 s", "--timeout is 30s"]);
     let astray =

@@ -16,6 +16,7 @@ use super::request::TokenType;
 use crate::error::MintError;
 use crate::http::documents::JSON;
 use crate::proofs::{Grant, ProofError};
+use crate::rules::{Considered, NoRule};
 
 /// What is wrong, by what a client does about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,12 +101,14 @@ pub(crate) struct Refusal {
     /// A short name in snake_case, for logs.
     pub(crate) reason: &'static str,
     pub(crate) description: Cow<'static, str>,
+    /// What the rules that come nearest have against the workload: for the log alone.
+    pub(crate) rules: Option<String>,
     retry_after: Option<Duration>,
 }
 
 impl Refusal {
     pub(crate) fn new(fault: Fault, reason: &'static str, description: impl Into<Cow<'static, str>>) -> Self {
-        Self { fault, reason, description: description.into(), retry_after: None }
+        Self { fault, reason, description: description.into(), rules: None, retry_after: None }
     }
 
     /// One that passes by itself after `retry_after`.
@@ -129,6 +132,11 @@ impl Refusal {
             (ProofError::Invalid { .. }, Grant::TokenExchange) => Self::new(Fault::Request, reason, words),
             (ProofError::Invalid { .. }, Grant::JwtBearer) => Self::new(Fault::Grant, reason, words),
         }
+    }
+
+    /// With words about what the request that is refused has done all the same.
+    pub(crate) fn and(self, words: &str) -> Self {
+        Self { description: format!("{}; {words}", self.description).into(), ..self }
     }
 
     /// No cache keeps it. One that asks to come back also closes the connection, so that the next attempt can reach
@@ -159,16 +167,16 @@ impl From<MintError> for Refusal {
         let (reason, retry_after) = (error.label(), error.retry_after().unwrap_or(LATER));
         let later = |words: &'static str| Self::passing(Fault::Unavailable, reason, words, retry_after);
         match error {
-            MintError::NotAllowed(audience) => Self::new(
-                Fault::Target,
-                reason,
-                format!(
-                    "no rule here gives this workload tokens for the audience {audience}; ask for another, or have a \
-                     [[rule]] name this workload and this audience"
-                ),
-            ),
-            MintError::OwnAudience(_) | MintError::NoSubject | MintError::Unwritable { .. } => {
-                Self::new(Fault::Target, reason, error.to_string())
+            MintError::NotAllowed { why, ref against, .. } => {
+                let words = match why {
+                    NoRule::Workload => format!("{error} (`oneseal rules preview` shows what each asks for)"),
+                    _ => error.to_string(),
+                };
+                Self { rules: listed(against), ..Self::new(Fault::Target, why.reason(), words) }
+            }
+            MintError::OwnAudience(_) => Self::new(Fault::Target, "own_audience", error.to_string()),
+            MintError::NoSubject | MintError::Unwritable { .. } => {
+                Self::new(Fault::Target, "rule_unwritable", error.to_string())
             }
             MintError::Invalid(error) => Self::new(
                 Fault::Target,
@@ -192,6 +200,20 @@ impl From<MintError> for Refusal {
             _ => later("this replica cannot mint at the moment; its log says why"),
         }
     }
+}
+
+/// Each rule and what it has against a workload, as far as a line has room for them.
+fn listed(against: &[Considered]) -> Option<String> {
+    let told = against.iter().take(MAX_RULES).filter_map(|one| {
+        let mismatch = one.mismatch.as_ref()?.to_string();
+        Some(format!("{}: {}", one.rule, mismatch.chars().take(MAX_MISMATCH).collect::<String>()))
+    });
+    let mut told: Vec<_> = told.collect();
+    let left_out = against.len().saturating_sub(MAX_RULES);
+    if left_out > 0 {
+        told.push(format!("and {left_out} more"));
+    }
+    (!told.is_empty()).then(|| told.join("; "))
 }
 
 /// The answer with a token.
@@ -257,6 +279,10 @@ fn told(words: &str) -> String {
 fn whole_seconds(span: Duration) -> u64 {
     (span.as_secs() + u64::from(span.subsec_nanos() > 0)).max(1)
 }
+
+/// Of how many rules a line tells, and how much of each: a condition may list a thousand names.
+const MAX_RULES: usize = 8;
+const MAX_MISMATCH: usize = 200;
 
 /// As long as a replica needs to look at its provider again, by default.
 const LATER: Duration = Duration::from_secs(15);

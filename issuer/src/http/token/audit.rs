@@ -79,6 +79,7 @@ impl Lines {
             principal = principal.as_deref(),
             vouched_by = vouched_by.as_deref(),
             aud,
+            rules = refusal.rules.as_deref(),
             left_out = (left_out > 0).then_some(left_out),
             "refused a token request: {description}"
         );

@@ -11,7 +11,8 @@ use tokio::time::timeout;
 
 use super::answer::{Fault, Refusal};
 
-/// All of `body`, at most `max` bytes.
+/// All of `body`, at most `max` bytes. Of one that is larger, a little more is read and thrown away: a client that is still
+/// writing when the answer comes may take it for a broken stream (curl before 8 does over HTTP/2).
 ///
 /// # Errors
 /// It is larger, breaks off, or takes too long.
@@ -21,7 +22,7 @@ where
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let declared = body.size_hint().lower();
-    if usize::try_from(declared).map_or(true, |declared| declared > max) {
+    if usize::try_from(declared).map_or(true, |declared| declared > max.saturating_add(MAX_DRAINED)) {
         return Err(too_large(max));
     }
     timeout(DEADLINE, collect(body, max)).await.unwrap_or_else(|_| {
@@ -35,12 +36,20 @@ where
 {
     let mut body = pin!(body);
     let mut collected = BytesMut::new();
+    let mut read = 0_usize;
     while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
-        let frame =
-            frame.map_err(|_| Refusal::new(Fault::Request, "body_cut", "the request body breaks off"))?;
+        let frame = match frame {
+            Ok(frame) => frame,
+            Err(_) if read > max => break,
+            Err(_) => return Err(Refusal::new(Fault::Request, "body_cut", "the request body breaks off")),
+        };
         let Ok(mut data) = frame.into_data() else { continue };
-        if collected.len() + data.remaining() > max {
-            return Err(too_large(max));
+        read = read.saturating_add(data.remaining());
+        if read > max.saturating_add(MAX_DRAINED) {
+            break;
+        }
+        if read > max {
+            continue;
         }
         while data.has_remaining() {
             let chunk = data.chunk();
@@ -49,7 +58,7 @@ where
             data.advance(len);
         }
     }
-    Ok(collected.freeze())
+    if read > max { Err(too_large(max)) } else { Ok(collected.freeze()) }
 }
 
 fn too_large(max: usize) -> Refusal {
@@ -58,10 +67,14 @@ fn too_large(max: usize) -> Refusal {
 
 /// A body is one packet, or a few: who takes longer holds a connection that another caller needs.
 const DEADLINE: Duration = Duration::from_secs(2);
+/// Of what is too large: more than a mistaken client sends, and nothing that would pay for a hostile one.
+const MAX_DRAINED: usize = 256 * 1024;
 
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::{Context, Poll};
 
     use http_body::Frame;
@@ -80,6 +93,38 @@ mod tests {
             _: &mut Context<'_>,
         ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
             Poll::Pending
+        }
+    }
+
+    /// Frames of 1 KiB, and how many of them were read.
+    struct Frames(usize, Arc<AtomicUsize>);
+
+    impl Body for Frames {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: std::pin::Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            let Some(left) = self.0.checked_sub(1) else { return Poll::Ready(None) };
+            self.0 = left;
+            self.1.fetch_add(1, Ordering::Relaxed);
+            Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[0; 1024])))))
+        }
+    }
+
+    #[tokio::test]
+    async fn of_a_body_that_is_too_large_a_little_is_read_and_never_much() {
+        let drained = MAX_DRAINED / 1024;
+        for (frames, read_of_it) in [(1, 1), (3, 3), (drained, drained), (10 * drained, drained + 3)] {
+            let count = Arc::new(AtomicUsize::new(0));
+            let refusal = read(Frames(frames, Arc::clone(&count)), 2048).await.map(|body| body.len());
+            assert_eq!(refusal.is_ok(), frames <= 2, "{frames}");
+            if let Err(refusal) = refusal {
+                assert_eq!(refusal.fault, Fault::TooLarge);
+            }
+            assert_eq!(count.load(Ordering::Relaxed), read_of_it, "{frames}");
         }
     }
 

@@ -34,7 +34,7 @@ use crate::claims::Audience;
 use crate::error::MintError;
 use crate::mint::Minted;
 use crate::proofs::{Grant, ProofError};
-use crate::workload::VerifiedWorkload;
+use crate::workload::{Strength, VerifiedWorkload};
 
 pub(crate) use self::answer::Fault as TokenFault;
 
@@ -140,8 +140,9 @@ impl Issuer {
             return Err(MintError::OwnAudience(asked.audience).into());
         }
         self.check_minting()?;
+        let minted = timeout(DEADLINE, self.prove_and_mint(&asked, seen)).await;
         let minted =
-            timeout(DEADLINE, self.prove_and_mint(&asked, seen)).await.unwrap_or_else(|_| Err(too_slow()))?;
+            minted.unwrap_or_else(|_| Err(too_slow())).map_err(|refusal| seen.with_what_is_spent(refusal))?;
         let expires_in = minted.exp.as_secs().saturating_sub(self.clock().wall().as_secs());
         Ok(granted(&minted.token, asked.token_type, u64::try_from(expires_in).unwrap_or(0)))
     }
@@ -175,6 +176,18 @@ pub(crate) struct Seen {
     audience: Option<Audience>,
     /// Verified.
     workload: Option<VerifiedWorkload>,
+}
+
+impl Seen {
+    /// A client that tries again with an assertion that is used up would be told of a replay, and of nothing else.
+    fn with_what_is_spent(&self, refusal: Refusal) -> Refusal {
+        match self.workload.as_ref().map(VerifiedWorkload::strength) {
+            Some(Strength::SignedOnce) => {
+                refusal.and("the assertion is used up, so send a new one the next time")
+            }
+            _ => refusal,
+        }
+    }
 }
 
 fn too_slow() -> Refusal {

@@ -145,26 +145,19 @@ fn check_client(headers: &HeaderMap, form: &Form) -> Result<(), Refusal> {
 }
 
 fn subject_token(form: &Form) -> Result<String, Refusal> {
+    // Before what is missing, which would be asked for in vain.
+    if ["actor_token", "actor_token_type"].iter().any(|name| form.one(name).is_some()) {
+        let words = "delegation is not supported: send the token of the workload itself as subject_token, without \
+                     actor_token and actor_token_type";
+        return Err(Refusal::new(Fault::Request, "actor_token", words));
+    }
     let token = proof(form, "subject_token")?;
     let of = form.one("subject_token_type").ok_or_else(|| missing("subject_token_type"))?;
     if ![JWT, ID_TOKEN].contains(&of) {
         let words = format!("subject_token_type must be {JWT} or {ID_TOKEN}, to the letter");
         return Err(Refusal::new(Fault::Request, "subject_token_type", words));
     }
-    match (form.one("actor_token"), form.one("actor_token_type")) {
-        (None, None) => Ok(token),
-        (Some(_), Some(_)) => Err(Refusal::new(
-            Fault::Request,
-            "actor_token",
-            "delegation is not supported: send the token of the workload itself, without actor_token",
-        )),
-        (Some(_), None) => Err(missing("actor_token_type")),
-        (None, Some(_)) => Err(Refusal::new(
-            Fault::Request,
-            "actor_token",
-            "actor_token_type comes without actor_token; leave both out, since delegation is not supported",
-        )),
-    }
+    Ok(token)
 }
 
 fn requested_type(form: &Form) -> Result<TokenType, Refusal> {

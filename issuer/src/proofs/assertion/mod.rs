@@ -24,6 +24,7 @@ use futures_util::future::{BoxFuture, join_all};
 use oneseal_coordination::UnixTime;
 use oneseal_keystore::IssuerUrl;
 use oneseal_keystore::findings::{Findings, chain};
+use oneseal_keystore::verify::VerifyError as JwsError;
 use oneseal_relying_party::{Builder as Verifier, Claims, Invalid, VerifyError};
 
 pub use codes::ASSERTION_NO_REPLAY_GUARD;
@@ -194,7 +195,11 @@ fn told(one: &Verifying, error: &VerifyError) -> ProofError {
         }
         _ => {
             let wait = error.retry_after().unwrap_or(ASK_AGAIN);
-            let message = format!("the keys of the assertion issuer {} cannot be had just now", one.name);
+            let message = format!(
+                "the keys of the assertion issuer {} cannot be had just now; try again with the same assertion, and if it stays \
+                 so `oneseal check` with the issuer's configuration says why",
+                one.name
+            );
             ProofError::unavailable("keys_unavailable", message, wait.max(Duration::from_secs(1)))
         }
     }
@@ -210,6 +215,10 @@ fn cure(invalid: &Invalid) -> &'static str {
             "; each assertion has one of its own, a text of 1 to 255 printable ASCII characters"
         }
         Invalid::Type => "; `JWT` and `authorization-grant+jwt` are taken, and none at all",
+        Invalid::Jws(JwsError::Signature) => {
+            "; either it was changed on its way, or another key signed it than the one it names"
+        }
+        Invalid::UnknownKid => "; a key that its issuer has published since is known within a minute",
         Invalid::IssuedInFuture | Invalid::NotYetValid => "; look at the clock of whoever signed it",
         _ => "",
     }

@@ -2,6 +2,7 @@
 
 use futures_util::future::join_all;
 use oneseal_keystore::findings::chain;
+use oneseal_keystore::verify::VerifyError as JwsError;
 use oneseal_relying_party::{Invalid, VerifiedToken, VerifyError};
 
 use super::{Cluster, bounded};
@@ -66,7 +67,11 @@ fn told(cluster: &Cluster, error: &VerifyError) -> ProofError {
         }
         _ => {
             let wait = error.retry_after().unwrap_or_default();
-            let message = format!("the keys of the cluster {} cannot be had just now", cluster.name);
+            let message = format!(
+                "the keys of the cluster {} cannot be had just now; try again, and if it stays so `oneseal check` with the \
+                 issuer's configuration says why",
+                cluster.name
+            );
             ProofError::unavailable("keys_unavailable", message, bounded(wait))
         }
     }
@@ -86,6 +91,15 @@ fn cure(cluster: &Cluster, invalid: &Invalid) -> String {
             "; a token out of a Secret proves nothing here: let the pod project one".to_owned()
         }
         Invalid::Expired => "; kubelet renews the file: read it anew each time".to_owned(),
+        Invalid::Jws(JwsError::Signature) => format!(
+            "; either it was changed on its way, or it is of another cluster than {} with the same `iss`",
+            cluster.name
+        ),
+        Invalid::UnknownKid => format!(
+            "; a new key of the cluster {} is known within a minute, so try once more; if it stays so, the token is of another \
+             cluster with the same `iss`",
+            cluster.name
+        ),
         _ => String::new(),
     }
 }

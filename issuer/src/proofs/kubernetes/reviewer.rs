@@ -195,7 +195,16 @@ impl Failed {
                 "the cluster does not take this token any more: its pod or its service account is gone, or was made anew",
             );
         }
-        let message = format!("the cluster {cluster} cannot be asked about the token just now");
+        let asked = format!("the cluster {cluster} cannot be asked about the token");
+        let message = if self.outcome.is_for_people() {
+            format!(
+                "{asked} until somebody puts right what `oneseal check` with the issuer's configuration tells"
+            )
+        } else {
+            format!(
+                "{asked} just now; try again, and if it stays so `oneseal check` with the issuer's configuration says why"
+            )
+        };
         let wait = self.retry_after.unwrap_or(self.outcome.usual_wait());
         ProofError::unavailable(self.outcome.reason(), message, bounded(wait))
     }
@@ -249,6 +258,11 @@ impl Outcome {
             Self::Unavailable => "review_unavailable",
             Self::Contradiction => "review_contradiction",
         }
+    }
+
+    /// Whether it stays so until rights or credentials are others.
+    fn is_for_people(self) -> bool {
+        matches!(self, Self::Denied | Self::Unauthenticated)
     }
 
     /// Where the API server says none: rights and credentials are put right by people.
