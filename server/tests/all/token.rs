@@ -157,7 +157,7 @@ fn each_token_has_its_audit_line_and_each_refusal_its_reason() {
     }
     assert!(minted["kid"].is_string());
     let refused = of("mine-2");
-    assert_eq!((&refused["level"], &refused["reason"]), (&json!("WARN"), &json!("not_allowed")));
+    assert_eq!((&refused["level"], &refused["reason"]), (&json!("WARN"), &json!("no_rule_for_audience")));
     assert_eq!(refused["principal"], "system:serviceaccount:ci:builder");
     assert!(!server.log().contains(&token));
 }
