@@ -88,9 +88,10 @@ pub(crate) static RULE_SESSION_TAGS: Code = Code::refused(
 );
 pub(crate) static RULE_SUBJECT_SHARED: Code = Code::warning(
     "rule.subject_shared",
-    "Workloads that different clusters or assertion issuers vouch for can get one sub, so that no relying party could \
-     tell them apart.",
-    "Put {cluster} or {assertion_issuer} into the sub, unless they are meant to be one.",
+    "Workloads that different clusters or assertion issuers vouch for, or service accounts of different namespaces, can get \
+     one sub, so that no relying party could tell them apart.",
+    "Put {cluster}, {assertion_issuer} or {namespace} into the sub, or name the namespaces one by one, unless they are meant \
+     to be one.",
 );
 pub(crate) static RULE_OWN_AUDIENCE: Code = Code::refused(
     "rule.own_audience",

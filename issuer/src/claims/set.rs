@@ -45,6 +45,19 @@ impl ExtraClaims {
         checked.within_limit()
     }
 
+    /// Those that a token can have, and what is wrong with each of the others and with all together.
+    pub(crate) fn sift(claims: Map<String, Value>) -> (Self, Vec<ClaimError>) {
+        let (mut good, mut faults) = (Self::default(), Vec::new());
+        for (name, value) in claims {
+            match check(&name, &value).and_then(|()| good.refuse_look_alike(&name)) {
+                Ok(()) => drop(good.0.insert(name, value)),
+                Err(fault) => faults.push(fault),
+            }
+        }
+        faults.extend(good.refuse_length().err());
+        (good, faults)
+    }
+
     /// Adds one claim; a value already there is replaced.
     ///
     /// # Errors
@@ -87,8 +100,12 @@ impl ExtraClaims {
     }
 
     fn within_limit(self) -> Result<Self, ClaimError> {
+        self.refuse_length().map(|()| self)
+    }
+
+    fn refuse_length(&self) -> Result<(), ClaimError> {
         if self.0.is_empty() {
-            return Ok(self);
+            return Ok(());
         }
         let mut counter = ByteCounter(0);
         // A JSON map of strings and finite numbers always serialises; the counter never fails.
@@ -96,7 +113,7 @@ impl ExtraClaims {
         if written.is_err() || counter.0 > Self::MAX_LEN {
             return Err(ClaimError::TooLarge { len: counter.0 });
         }
-        Ok(self)
+        Ok(())
     }
 }
 

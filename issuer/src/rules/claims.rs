@@ -27,15 +27,19 @@ impl ClaimTemplates {
     /// Reads the members of a JSON object.
     ///
     /// # Errors
-    /// A template that is none, a reserved name, or more than a token can hold, whatever the workload.
-    pub(crate) fn parse(claims: &Map<String, Value>, names: Names) -> Result<Self, Fault> {
+    /// All that is wrong: templates that are none, reserved names, more than a token can hold, whatever the workload.
+    pub(crate) fn parse(claims: &Map<String, Value>, names: Names) -> Result<Self, Vec<Fault>> {
         // First, so that what is nested too deeply is not walked.
-        ExtraClaims::parse(claims.iter().map(bounded).collect()).map_err(refused)?;
-        let nodes: Result<Vec<_>, Fault> = claims
-            .iter()
-            .map(|(name, value)| Ok((name.clone(), node(value, names).map_err(|fault| fault.in_part(name))?)))
-            .collect();
-        nodes.map(Self)
+        let (good, refused) = ExtraClaims::sift(claims.iter().map(bounded).collect());
+        let mut faults: Vec<_> = refused.into_iter().map(fault).collect();
+        let mut nodes = Vec::new();
+        for (name, value) in good.iter().filter_map(|(name, _)| claims.get_key_value(name)) {
+            match node(value, names) {
+                Ok(node) => nodes.push((name.clone(), node)),
+                Err(fault) => faults.push(fault.in_part(name)),
+            }
+        }
+        if faults.is_empty() { Ok(Self(nodes)) } else { Err(faults) }
     }
 
     /// Whether there are none.
@@ -113,7 +117,7 @@ fn written(node: &Node, facts: &Facts) -> Result<Value, Unwritable> {
     })
 }
 
-fn refused(error: ClaimError) -> Fault {
+fn fault(error: ClaimError) -> Fault {
     Fault::new(&RULE_CLAIMS, error.to_string())
 }
 
@@ -123,7 +127,7 @@ mod tests {
 
     use super::*;
 
-    fn parse(claims: Value) -> Result<ClaimTemplates, Fault> {
+    fn parse(claims: Value) -> Result<ClaimTemplates, Vec<Fault>> {
         ClaimTemplates::parse(claims.as_object().expect("an object"), Names::CLUSTER)
     }
 
@@ -174,9 +178,23 @@ mod tests {
             (json!({"a": vec![0; 4096]}), "the limit is 4096"),
             (json!({"a": {"b": "{nope}"}}), "a: `nope` is not known"),
         ] {
-            let fault = parse(claims.clone()).expect_err("bad");
-            assert!(fault.message.contains(words), "{claims}: {}", fault.message);
+            let faults = parse(claims.clone()).expect_err("bad");
+            assert!(faults[0].message.contains(words), "{claims}: {faults:?}");
+            assert_eq!(faults.len(), 1, "{claims}: {faults:?}");
         }
         assert!(parse(json!({"a": nested(8)})).is_ok());
+    }
+
+    #[test]
+    fn every_claim_that_is_wrong_is_told_and_not_the_first_alone() {
+        let claims = json!({"azp": "x", "iss": "y", "Typ": "z", "a": "{nope}", "b": "{", "c": "{namespace}"});
+        let faults = parse(claims).expect_err("five of six are wrong");
+        let told: Vec<_> = faults.iter().map(|fault| fault.message.as_str()).collect();
+        for (told, words) in
+            told.iter().zip(["`azp`", "`iss`", "`Typ`", "a: `nope`", "b: a { is never closed"])
+        {
+            assert!(told.contains(words), "{told}");
+        }
+        assert_eq!(told.len(), 5, "{told:?}");
     }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use serde_json::Value;
 
 use super::fault::Fault;
-use super::field::{Field, Found};
+use super::field::{Field, Found, Names, shown};
 use crate::codes::RULE_MALFORMED;
 use crate::workload::Facts;
 
@@ -57,19 +57,23 @@ impl Pattern {
         }
     }
 
-    fn fault(&self, field: &Field) -> Option<&'static str> {
-        match &self.0 {
+    /// Why it can match nothing, or nothing but everything.
+    fn fault(&self, field: &Field, names: Names) -> Option<String> {
+        let words = match &self.0 {
             Kind::Prefix(prefix) if prefix.is_empty() => {
-                Some("an empty prefix says nothing; leave the condition out")
+                "an empty prefix says nothing; leave the condition out"
             }
-            Kind::Prefix(_) | Kind::Exactly(Value::String(_)) => None,
+            Kind::Prefix(text) | Kind::Exactly(Value::String(text)) => {
+                return ObjectName::of(field, names)?.fault(text, matches!(self.0, Kind::Prefix(_)));
+            }
             Kind::Exactly(_) if matches!(field, Field::Named(_)) => {
-                Some("every fact is a text, so this never matches; write it in quotes")
+                "every fact is a text, so this never matches; write it in quotes"
             }
-            Kind::Exactly(Value::Bool(_)) => None,
-            Kind::Exactly(Value::Number(number)) if number.is_i64() || number.is_u64() => None,
-            Kind::Exactly(_) => Some("a condition is a string, a whole number, true or false"),
-        }
+            Kind::Exactly(Value::Bool(_)) => return None,
+            Kind::Exactly(Value::Number(number)) if number.is_i64() || number.is_u64() => return None,
+            Kind::Exactly(_) => "a condition is a string, a whole number, true or false",
+        };
+        Some(words.to_owned())
     }
 }
 
@@ -102,19 +106,22 @@ pub(crate) struct Condition {
 }
 
 impl Condition {
-    /// # Errors
-    /// It never holds, or always does.
-    pub(crate) fn new(field: Field, any_of: Vec<Pattern>) -> Result<Self, Fault> {
-        if any_of.is_empty() {
-            return Err(Fault::new(
-                &RULE_MALFORMED,
-                "an empty list matches nothing; name what may stand there",
-            ));
+    pub(crate) fn new(field: Field, any_of: Vec<Pattern>) -> Self {
+        Self { field, any_of }
+    }
+
+    /// Each of which it never holds, or always does. `names` are those of the workloads it is asked of.
+    pub(crate) fn faults(&self, names: Names) -> Vec<Fault> {
+        let words = |words: String| Fault::new(&RULE_MALFORMED, words);
+        if self.any_of.is_empty() {
+            return vec![words("an empty list matches nothing; name what may stand there".to_owned())];
         }
-        match any_of.iter().find_map(|pattern| pattern.fault(&field)) {
-            Some(words) => Err(Fault::new(&RULE_MALFORMED, words)),
-            None => Ok(Self { field, any_of }),
-        }
+        self.any_of.iter().filter_map(|pattern| pattern.fault(&self.field, names)).map(words).collect()
+    }
+
+    /// Whether it names all that may stand there, one by one.
+    pub(crate) fn is_exact(&self) -> bool {
+        self.any_of.iter().all(|pattern| matches!(pattern.0, Kind::Exactly(_)))
     }
 
     pub(crate) fn holds(&self, facts: &Facts) -> bool {
@@ -136,17 +143,79 @@ impl Condition {
     }
 }
 
+/// What an object of a cluster can be called (RFC 1123 labels, one or several with dots between them): whatever is no such
+/// name nothing ever has.
+struct ObjectName {
+    kind: &'static str,
+    is_dotted: bool,
+}
+
+impl ObjectName {
+    fn of(field: &Field, names: Names) -> Option<Self> {
+        let Field::Named(name) = field else { return None };
+        let (kind, is_dotted) = match name.as_str() {
+            "namespace" => ("namespace", false),
+            "service_account" => ("service account", true),
+            "pod" => ("pod", true),
+            "node" => ("node", true),
+            _ => return None,
+        };
+        (names == Names::CLUSTER).then_some(Self { kind, is_dotted })
+    }
+
+    fn fault(&self, text: &str, is_prefix: bool) -> Option<String> {
+        if self.may_be(text, is_prefix) {
+            return None;
+        }
+        let Self { kind, is_dotted } = self;
+        let (verb, dots, most) = (
+            if is_prefix { "begin with" } else { "be" },
+            if *is_dotted { ", dots" } else { "" },
+            self.most(),
+        );
+        let cure = match text.strip_suffix('*').filter(|_| !is_prefix) {
+            Some(begin) if self.may_be(begin, true) => {
+                format!(
+                    "; no character is a wildcard: for all that begin so write {{ prefix = \"{begin}\" }}"
+                )
+            }
+            _ => String::new(),
+        };
+        Some(format!(
+            "no {kind}'s name can {verb} {}: it has at most {most} lower-case letters, digits{dots} and hyphens, and none \
+             of the last two at its ends{cure}",
+            shown(text)
+        ))
+    }
+
+    fn may_be(&self, text: &str, is_prefix: bool) -> bool {
+        let is_inner = |byte: u8| is_outer(byte) || byte == b'-' || (self.is_dotted && byte == b'.');
+        let is_outer_at_end = text.bytes().next_back().is_some_and(|last| is_prefix || is_outer(last));
+        text.len() <= self.most()
+            && text.bytes().all(is_inner)
+            && text.bytes().next().is_some_and(is_outer)
+            && is_outer_at_end
+    }
+
+    fn most(&self) -> usize {
+        if self.is_dotted { 253 } else { 63 }
+    }
+}
+
+fn is_outer(byte: u8) -> bool {
+    byte.is_ascii_lowercase() || byte.is_ascii_digit()
+}
+
 const MAX_TOLD: usize = 5;
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use super::super::field::Names;
     use super::*;
 
     fn condition(field: &str, any_of: Vec<Pattern>) -> Condition {
-        Condition::new(Field::parse(field, Names::CLUSTER).expect(field), any_of).expect("good")
+        Condition::new(Field::parse(field, Names::CLUSTER).expect(field), any_of)
     }
 
     fn claim(value: Value) -> Facts {
@@ -211,15 +280,57 @@ mod tests {
 
     #[test]
     fn a_condition_that_never_or_always_holds_is_refused() {
-        let refused = |field: &str, any_of| {
-            Condition::new(Field::parse(field, Names::CLUSTER).expect(field), any_of).is_err()
-        };
+        let refused = |field: &str, any_of| !condition(field, any_of).faults(Names::CLUSTER).is_empty();
         assert!(refused("namespace", Vec::new()));
         assert!(refused("namespace", vec![Pattern::prefix("")]));
         assert!(refused("namespace", vec![Pattern::exactly(1)]));
         for value in [json!(null), json!(1.5), json!([]), json!({})] {
             assert!(refused("claims./x", vec![Pattern::exactly(value)]));
         }
+    }
+
+    #[test]
+    fn a_name_that_no_object_can_have_is_told_and_each_of_a_list() {
+        let faults = |field: &str, any_of: Vec<Pattern>| {
+            let faults = condition(field, any_of).faults(Names::CLUSTER);
+            faults.into_iter().map(|fault| fault.message).collect::<Vec<_>>()
+        };
+        let prefix = Pattern::prefix;
+        for (field, good) in [
+            ("namespace", vec!["ci".into(), "1-a".into(), prefix("team-"), "a".repeat(63).into()]),
+            ("service_account", vec!["ci.builder".into(), prefix("ci."), "a".repeat(253).into()]),
+            ("node", vec!["ip-10-0-0-1.ec2.internal".into()]),
+            ("pod_uid", vec!["whatever It is".into()]),
+            ("claims./kubernetes.io/namespace", vec!["ci-*".into()]),
+        ] {
+            assert_eq!(faults(field, good), [] as [String; 0], "{field}");
+        }
+        for (field, bad) in [
+            ("namespace", Pattern::exactly("")),
+            ("namespace", "CI".into()),
+            ("namespace", "ci ".into()),
+            ("namespace", "-ci".into()),
+            ("namespace", "ci-".into()),
+            ("namespace", "ci.prod".into()),
+            ("namespace", "caf\u{e9}".into()),
+            ("namespace", "a".repeat(64).into()),
+            ("namespace", prefix("Team")),
+            ("namespace", prefix("-")),
+            ("service_account", "ci:builder".into()),
+            ("service_account", "builder.".into()),
+            ("pod", "job_1".into()),
+            ("node", prefix("node/")),
+        ] {
+            assert_eq!(faults(field, vec!["good".into(), bad.clone()]).len(), 1, "{field} {bad}");
+        }
+        let told = faults("namespace", vec!["ci-*".into(), "*".into()]);
+        assert!(told[0].ends_with("write { prefix = \"ci-\" }"), "{told:?}");
+        assert!(
+            told[1].starts_with("no namespace's name can be `*`: ") && !told[1].contains("prefix"),
+            "{told:?}"
+        );
+        let own = Condition::new(Field::parse("namespace", Names::Any).expect("any"), vec!["A*".into()]);
+        assert!(own.faults(Names::Any).is_empty(), "an embedder's facts are what it says");
     }
 
     #[test]

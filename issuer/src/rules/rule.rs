@@ -167,11 +167,14 @@ impl Rule {
         field: impl AsRef<str>,
         any_of: impl IntoIterator<Item = impl Into<Pattern>>,
     ) -> Self {
-        let any_of = any_of.into_iter().map(Into::into).collect();
-        let condition =
-            Field::parse(field.as_ref(), self.names()).and_then(|field| Condition::new(field, any_of));
         let part = format!("the condition {}", shown(field.as_ref()));
-        self.conditions.extend(kept(&mut self.faults, &part, condition));
+        let field = Field::parse(field.as_ref(), self.names());
+        if let Some(field) = kept(&mut self.faults, &part, field) {
+            let condition = Condition::new(field, any_of.into_iter().map(Into::into).collect());
+            let faults = condition.faults(self.names()).into_iter();
+            self.faults.extend(faults.map(|fault| fault.in_part(&part)));
+            self.conditions.push(condition);
+        }
         self
     }
 
@@ -196,8 +199,10 @@ impl Rule {
     /// With these claims. A string that is one placeholder becomes the value itself, whatever its type; every other
     /// string is a template.
     pub fn claims(mut self, claims: &Map<String, Value>) -> Self {
-        let claims = ClaimTemplates::parse(claims, self.names());
-        self.claims = kept(&mut self.faults, "claims", claims).unwrap_or_default();
+        match ClaimTemplates::parse(claims, self.names()) {
+            Ok(claims) => self.claims = claims,
+            Err(faults) => self.faults.extend(faults.into_iter().map(|fault| fault.in_part("claims"))),
+        }
         self
     }
 
@@ -267,6 +272,16 @@ impl Rule {
             Whom::Clusters(names) => [names, &[]],
             Whom::AssertionIssuers(names) => [&[], names],
         }
+    }
+
+    /// Whether service accounts of several namespaces can get one `sub` of it, and it does not name these one by one.
+    pub(super) fn mixes_namespaces(&self) -> bool {
+        let Some(template) = self.subject.as_ref().filter(|_| matches!(self.whom, Whom::Clusters(_))) else {
+            return false;
+        };
+        let tells = |field: &Field| OF_ONE_NAMESPACE.contains(&field.to_string().as_str());
+        let is_pinned = |condition: &Condition| tells(&condition.field) && condition.is_exact();
+        !template.values().any(tells) && !self.conditions.iter().any(is_pinned)
     }
 
     /// Why it lets this workload have nothing for `audience`; `None` if it does.
@@ -392,6 +407,16 @@ fn fit_for_a_subject(template: Template) -> Result<Template, Fault> {
     }
 }
 
+/// What no service accounts of two namespaces have in common.
+const OF_ONE_NAMESPACE: [&str; 7] = [
+    "namespace",
+    "service_account_uid",
+    "pod_uid",
+    "claims./sub",
+    "claims./kubernetes.io/namespace",
+    "claims./kubernetes.io/serviceaccount/uid",
+    "claims./kubernetes.io/pod/uid",
+];
 /// What most clouds' client libraries expect, and long enough that a minute's outage is not noticed.
 const DEFAULT_TTL: TokenLifetime = TokenLifetime::HOUR;
 const MAX_NAME: usize = 64;

@@ -87,6 +87,7 @@ impl RuleSet {
         }
         findings.extend(self.shared_names());
         findings.extend(self.shared_subjects());
+        findings.extend(self.mixed_namespaces());
         findings
     }
 
@@ -109,6 +110,16 @@ impl RuleSet {
                 let name = super::field::shown(rule.name());
                 findings.push(&RULE_NAME_TAKEN, rule.place(), format!("{name} is another rule's name"));
             }
+        }
+        findings
+    }
+
+    /// Where whoever may make a service account in any namespace can get the `sub` of another's.
+    fn mixed_namespaces(&self) -> Findings {
+        let mut findings = Findings::new();
+        for rule in self.iter().filter(|rule| rule.mixes_namespaces()) {
+            let message = "sub: it can be the same for service accounts of different namespaces";
+            findings.push(&RULE_SUBJECT_SHARED, rule.place(), message);
         }
         findings
     }

@@ -125,9 +125,17 @@ impl Template {
         })
     }
 
+    /// The values that stand in it.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &Field> {
+        self.0.iter().filter_map(|part| match part {
+            Part::Literal(_) => None,
+            Part::Value(field) => Some(field),
+        })
+    }
+
     /// Whether the fact of this name stands in it.
     pub(crate) fn names(&self, name: &str) -> bool {
-        self.0.iter().any(|part| matches!(part, Part::Value(field) if field.is_named(name)))
+        self.values().any(|field| field.is_named(name))
     }
 }
 

@@ -226,7 +226,7 @@ fn the_first_rule_of_which_all_holds_decides_and_without_one_nothing_is_minted()
     assert_eq!(&*decided("ci").rule, "run");
     let all = decided("dev");
     assert_eq!((&*all.rule, all.ttl.as_secs(), all.algorithm), ("all", 600, Algorithm::Es256));
-    let none = self::rules(vec![ci().when("namespace", ["nobody's"])], &[]);
+    let none = self::rules(vec![ci().when("namespace", ["nobodys"])], &[]);
     assert!(matches!(grant(&none, &cluster("prod"), &facts("ci", "x")), Err(MintError::NotAllowed { .. })));
     let empty = self::rules(Vec::new(), &[]);
     assert!(matches!(grant(&empty, &cluster("prod"), &facts("ci", "x")), Err(MintError::NotAllowed { .. })));
@@ -284,7 +284,7 @@ fn rules_of(list: Vec<Rule>) -> Rules {
 
 #[test]
 fn what_an_admin_caller_gets_is_bounded_by_the_first_rule_of_the_audience_and_nothing_else_of_it() {
-    let rule = ci().when("namespace", ["nobody's"]).ttl(Duration::from_secs(600)).algorithm(Algorithm::Es256);
+    let rule = ci().when("namespace", ["nobodys"]).ttl(Duration::from_secs(600)).algorithm(Algorithm::Es256);
     let rules = rules(vec![rule.claims(&Map::from_iter([("team".to_owned(), json!("{pod}"))]))], &["a"]);
     let asked = MintRequest::new(audience("a"));
     let granted = rules.decide(&Known::of(&admin()), &asked, &Rotation::default()).expect("by the rule");
@@ -362,6 +362,14 @@ fn what_is_wrong_with_a_rule_is_found_when_it_is_read() {
         (ci().when("namespace", [Pattern::exactly(1)]), "rule.malformed", "every fact is a text"),
         (ci().when("claims./x", [Pattern::exactly(1.5)]), "rule.malformed", "a condition is"),
         (ci().when("claims.x", ["x"]), "rule.malformed", "begins with /"),
+        (ci().when("namespace", ["ci", "ci-*"]), "rule.malformed", "write { prefix = \"ci-\" }"),
+        (
+            ci().when("pod", [Pattern::prefix("Job")]),
+            "rule.malformed",
+            "the condition `pod`: no pod's name can begin",
+        ),
+        (ci().claims(&claims(json!({"iss": 1, "Typ": 2}))), "rule.claims", "claims: the claim `iss`"),
+        (ci().claims(&claims(json!({"iss": 1, "Typ": 2}))), "rule.claims", "claims: the claim `Typ`"),
         (
             ci().subject("{cluster}{namespace}"),
             "rule.template_ambiguous",
@@ -458,6 +466,25 @@ fn two_clusters_that_can_give_one_sub_are_told() {
     assert!(!is_found(vec![of("a", &["prod"], "p:{namespace}"), of("b", &["dev"], "d:{namespace}")]));
     let jobs = Rule::of_assertion_issuers("c", ["x", "y"], "{subject}").audiences(["a"]);
     assert!(is_found(vec![jobs]));
+}
+
+#[test]
+fn one_sub_for_several_namespaces_is_told_unless_they_are_named() {
+    let is_found = |rule: Rule| found(vec![rule]).iter().any(|(code, _)| *code == RULE_SUBJECT_SHARED.name);
+    let of = |sub: &str| Rule::of_clusters("a", ["prod"], sub).audiences(["a"]);
+    for sub in ["k8s:{cluster}:{service_account}", "k8s:{cluster}:{pod}", "{claims./team}", "fixed"] {
+        assert!(is_found(of(sub)), "{sub}");
+        assert!(is_found(of(sub).when("namespace", ["ci".into(), Pattern::prefix("team-")])), "{sub}");
+        assert!(is_found(of(sub).when("service_account", ["builder"])), "{sub}");
+        assert!(!is_found(of(sub).when("namespace", ["ci"])), "{sub}");
+        assert!(!is_found(of(sub).when("namespace", ["ci", "prod"])), "{sub}: both are named");
+        let by_claim = of(sub).when("claims./sub", ["system:serviceaccount:ci:builder"]);
+        assert!(!is_found(by_claim), "{sub}");
+    }
+    for sub in ["{namespace}:{service_account}", "{claims./kubernetes.io/namespace}/x", "{pod_uid}"] {
+        assert!(!is_found(of(sub)), "{sub}");
+    }
+    assert!(!is_found(Rule::of_assertion_issuers("b", ["ci"], "jobs").audiences(["a"])));
 }
 
 #[test]

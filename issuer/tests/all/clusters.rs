@@ -245,6 +245,50 @@ fn what_is_wrong_with_a_cluster_is_told_at_once_and_by_name() {
     assert_eq!(together(vec![good(), Authority::new(ES256).cluster("other")]), ["cluster.key_shared"]);
 }
 
+/// Nothing but a change of the configuration would put that right, so it is no warning.
+#[cfg(feature = "kubernetes")]
+#[test]
+fn a_way_to_the_api_server_that_leads_nowhere_is_refused_before_anybody_is_asked() {
+    use oneseal::providers::kubernetes::ApiServerOptions;
+
+    let dir = tempfile::tempdir().unwrap();
+    let kubeconfig = |name: &str, server: &str, authority: &str| {
+        let path = dir.path().join(name);
+        let text = json!({
+            "current-context": "here",
+            "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": {"server": server, "certificate-authority": authority}}],
+            "users": [{"name": "u", "user": {"exec": {
+                "apiVersion": "client.authentication.k8s.io/v1", "command": "/nowhere/plugin", "interactiveMode": "Never",
+            }}}],
+        });
+        std::fs::write(&path, text.to_string()).unwrap();
+        path
+    };
+    let authority = dir.path().join("ca.pem");
+    std::fs::write(&authority, "").unwrap();
+    let good = kubeconfig("good", "https://127.0.0.1:1", authority.to_str().unwrap());
+    let built = |access: ApiServerOptions, review: Review| {
+        let cluster = Cluster::builder("prod", CLUSTER).audience(URL).api_server(access).review(review);
+        cluster.build().map(drop).map_err(|found| found.to_string())
+    };
+    let by = |path| ApiServerOptions::default().by_kubeconfig(path);
+    for (access, words) in [
+        (by("/nowhere/kubeconfig".into()), "/nowhere/kubeconfig"),
+        (by(kubeconfig("ca", "https://127.0.0.1:1", "/nowhere/ca.pem")), "/nowhere/ca.pem"),
+        (by(kubeconfig("http", "http://10.0.0.1", authority.to_str().unwrap())), "without TLS"),
+        (by(good.clone()).by_context("other"), "no context"),
+    ] {
+        for review in [Review::Required, Review::Off] {
+            let told = built(access.clone(), review).unwrap_err();
+            assert!(told.contains("cluster.access") && told.contains(words), "{told}");
+        }
+    }
+    assert_eq!(built(by(good), Review::Required), Ok(()), "no plugin is run and no server is asked");
+    let unasked = Authority::new(ES256).cluster("prod").api_server(by("/nowhere/kubeconfig".into()));
+    assert!(unasked.build().is_ok(), "neither keys nor reviews");
+}
+
 #[cfg(feature = "kubernetes")]
 #[test]
 fn every_metric_of_reviews_is_documented() {

@@ -83,6 +83,15 @@ impl ApiServer {
         Self { way: Arc::new(Way::new(Access { kubeconfig, context, timeout })) }
     }
 
+    /// Whether the kubeconfig and the files that it names can be read, and lead to an API server that can be asked safely.
+    /// Nobody is asked and no credential plugin is run. Blocks while files are read.
+    ///
+    /// # Errors
+    /// [`ApiServerError`], of the kind `Misconfigured` as a rule.
+    pub fn look(&self) -> Result<(), ApiServerError> {
+        self.way.look().map_err(ApiServerError::from)
+    }
+
     /// What stands at `path`, such as `/openid/v1/jwks`: the body of a 200, at most 1 MiB.
     ///
     /// # Errors
@@ -127,9 +136,7 @@ impl ApiServer {
     fn told(&self, method: &Method, path: &str, trouble: Trouble) -> ApiServerError {
         let unavailable = |detail: String| ApiServerError::new(ErrorKind::Unavailable, detail);
         match trouble {
-            Trouble::Unsent(Unusable { kind, detail, source }) => {
-                ApiServerError { source, ..ApiServerError::new(kind, detail) }
-            }
+            Trouble::Unsent(unusable) => unusable.into(),
             Trouble::Cut(cause) => ApiServerError {
                 source: Some(cause),
                 ..unavailable("the API server did not finish its answer".to_owned())
@@ -199,6 +206,13 @@ impl fmt::Display for ApiServerError {
 impl StdError for ApiServerError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+    }
+}
+
+impl From<Unusable> for ApiServerError {
+    fn from(unusable: Unusable) -> Self {
+        let Unusable { kind, detail, source } = unusable;
+        Self { source, ..Self::new(kind, detail) }
     }
 }
 

@@ -73,6 +73,11 @@ impl Way {
         Ok((link, true))
     }
 
+    /// Reads what leads there, without running the plugin that may be named and without asking anybody. Blocking.
+    pub(super) fn look(&self) -> Result<(), Unusable> {
+        server_of(&configuration(&self.access)?).map(drop)
+    }
+
     /// Makes the next call read everything anew, unless that has happened already.
     pub(super) async fn forget(&self, link: &Link) {
         let mut last = self.link.lock().await;

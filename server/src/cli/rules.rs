@@ -1,15 +1,16 @@
 //! `oneseal rules`: what the configured rules would do, without a key and without a server.
 
 use clap::Subcommand;
-use oneseal::{IssuerUrl, MintError, Rehearsal, Rehearsed, RuleSet};
+use oneseal::{IssuerUrl, MintError, Rehearsal, Rehearsed, RuleSet, Voucher};
 use oneseal_coordination::{Clock as _, SystemClock};
 
 use super::Globals;
-use crate::config::Settings;
+use crate::config::{Settings, nearest};
 use crate::exit::{Exit, Failure};
 
 mod expect;
 mod preview;
+mod proof;
 mod test;
 mod workload;
 
@@ -49,6 +50,7 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
 
 /// The configured rules.
 struct Configured {
+    issuer: IssuerUrl,
     rehearsal: Rehearsal,
     settings: Settings,
     rules: RuleSet,
@@ -62,7 +64,31 @@ impl Configured {
                 .with_hint("Name the configuration by --config, or set issuer.url there.")
         })?;
         let rules = config.settings.rules.clone();
-        Ok(Self { rehearsal: rehearsal(&issuer, &config.settings), settings: config.settings, rules })
+        let rehearsal = rehearsal(&issuer, &config.settings);
+        Ok(Self { issuer, rehearsal, settings: config.settings, rules })
+    }
+
+    /// Whether somebody of this name is there to vouch: a mistyped name must not look like a denial.
+    ///
+    /// # Errors
+    /// There is none, with the names that there are.
+    fn know(&self, voucher: &Voucher) -> Result<(), String> {
+        let clusters = || self.settings.clusters.iter().map(|one| one.name.as_str());
+        let issuers = || self.settings.assertion_issuers.iter().map(|one| one.name.as_str());
+        let (list, name, known): (_, _, Vec<_>) = match voucher {
+            Voucher::Cluster(name) => ("cluster", name, clusters().collect()),
+            Voucher::AssertionIssuer(name) => ("assertion_issuer", name, issuers().collect()),
+            _ => return Ok(()),
+        };
+        if known.contains(&name.as_str()) {
+            return Ok(());
+        }
+        let hint = match nearest(name, known.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None if known.is_empty() => "none is configured".to_owned(),
+            None => format!("there are {}", known.join(", ")),
+        };
+        Err(format!("there is no [[{list}]] `{}`; {hint}", name.escape_debug()))
     }
 
     /// What a token for `workload` would be, minted now.
@@ -73,5 +99,6 @@ impl Configured {
 
 fn rehearsal(issuer: &IssuerUrl, settings: &Settings) -> Rehearsal {
     let (algorithms, rotation) = (settings.algorithms.clone(), settings.rotation.clone());
-    Rehearsal::new(issuer, None, algorithms, rotation, settings.rules.clone())
+    let endpoint = settings.tokens.endpoint.as_deref();
+    Rehearsal::new(issuer, endpoint, algorithms, rotation, settings.rules.clone())
 }

@@ -108,6 +108,7 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
         lists.take("rule"),
         &rule::Around {
             issuer: issuer.as_ref(),
+            token_endpoint: tokens.endpoint.as_deref(),
             algorithms: &algorithms,
             rotation: &rotation,
             clusters: names(&lists, "cluster"),
@@ -115,9 +116,6 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
         },
         &mut findings,
     );
-    let cluster_issuers = lists.of("cluster").iter();
-    let cluster_issuers =
-        cluster_issuers.filter_map(|item| item.text("name").zip(item.text("issuer"))).collect();
     let clusters = cluster::choose(lists.take("cluster"), issuer.as_ref(), &mut findings);
     let assertion_issuers =
         assertion_issuer::choose(lists.take("assertion_issuer"), issuer.as_ref(), &mut findings);
@@ -153,7 +151,6 @@ pub(super) fn choose(gathered: Gathered, need: Need) -> (Chosen, Findings) {
         clusters,
         assertion_issuers,
         rules,
-        cluster_issuers,
         lists,
         effective,
     };

@@ -202,8 +202,6 @@ pub(crate) struct Settings {
     pub(crate) assertion_issuers: Vec<AssertionIssuerChoice>,
     /// `[[rule]]`.
     pub(crate) rules: RuleSet,
-    /// Name and `iss` of each `[[cluster]]`.
-    pub(crate) cluster_issuers: Vec<(String, String)>,
     /// The tables of the lists that nothing has been made of.
     #[expect(dead_code, reason = "the lists are not available in this version")]
     pub(crate) lists: Lists,
@@ -223,11 +221,6 @@ pub(crate) struct Ops {
 }
 
 impl Settings {
-    /// The names of the clusters whose tokens have this `iss`.
-    pub(crate) fn clusters_of<'a>(&'a self, issuer: &'a str) -> impl Iterator<Item = &'a str> {
-        self.cluster_issuers.iter().filter(move |(_, own)| own == issuer).map(|(name, _)| name.as_str())
-    }
-
     /// The name of the replicas that serve `issuer` from one ring: `ring.fleet`, or its host, port and path.
     pub(crate) fn fleet_of(&self, issuer: &IssuerUrl) -> String {
         self.fleet.clone().unwrap_or_else(|| fleet_of(issuer))

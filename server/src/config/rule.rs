@@ -16,6 +16,8 @@ use super::values::mismatch;
 /// What rules are judged by.
 pub(super) struct Around<'a> {
     pub(super) issuer: Option<&'a IssuerUrl>,
+    /// Where tokens are asked for, if not below the issuer's URL.
+    pub(super) token_endpoint: Option<&'a str>,
     pub(super) algorithms: &'a [Algorithm],
     pub(super) rotation: &'a Rotation,
     /// The names of all clusters, also of those in which something is wrong.
@@ -33,7 +35,8 @@ pub(super) fn choose(items: Vec<Item>, around: &Around<'_>, findings: &mut Findi
     findings.extend(rules.check_vouchers(clusters, issuers));
     if let Some(issuer) = around.issuer {
         let (algorithms, rotation) = (around.algorithms.to_vec(), around.rotation.clone());
-        let found = Rehearsal::new(issuer, None, algorithms, rotation, rules.clone()).check();
+        let rehearsal = Rehearsal::new(issuer, around.token_endpoint, algorithms, rotation, rules.clone());
+        let found = rehearsal.check();
         for finding in found.iter().filter(|finding| finding.code.severity == Severity::Error) {
             findings.push(finding.code, &finding.place, &finding.message);
         }
@@ -107,7 +110,7 @@ fn names(item: &Item, key: &str) -> Option<Vec<String>> {
 fn texts(item: &Item, key: &str) -> Vec<String> {
     match item.value(key) {
         None => Vec::new(),
-        Some(Value::Audiences(texts)) => texts.clone(),
+        Some(Value::Audiences(texts) | Value::TagKeys(texts)) => texts.clone(),
         Some(other) => mismatch(key, other),
     }
 }

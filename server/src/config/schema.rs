@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 use super::admin_tokens;
 use super::compound;
 use super::table::{self, Default, Key, Kind, List, SECTIONS, Section};
-use super::value::{DURATION_UNITS, MAX_AUDIENCE, MAX_HOST, MAX_LINE, MAX_NAME, MAX_SOCKET_PATH};
+use super::value::{
+    DURATION_UNITS, MAX_AUDIENCE, MAX_HOST, MAX_LINE, MAX_NAME, MAX_SOCKET_PATH, MAX_TAG_KEY,
+};
 use crate::admin_token::Scope;
 
 /// The schema, pretty-printed with a line break at the end.
@@ -124,6 +126,11 @@ fn constraints(kind: Kind) -> Value {
         Kind::Audiences => json!({
             "type": "array",
             "items": { "type": "string", "minLength": 1, "maxLength": MAX_AUDIENCE },
+            "uniqueItems": true
+        }),
+        Kind::TagKeys => json!({
+            "type": "array",
+            "items": { "type": "string", "minLength": 1, "maxLength": MAX_TAG_KEY },
             "uniqueItems": true
         }),
         Kind::KekUris => json!({

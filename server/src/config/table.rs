@@ -140,6 +140,8 @@ pub(crate) enum Kind {
     Algorithms,
     /// Audiences of tokens.
     Audiences,
+    /// Keys of AWS session tags.
+    TagKeys,
     /// Host names, without scheme and port.
     Hosts,
     /// Who may call the admin API over TCP.
@@ -201,6 +203,7 @@ impl Kind {
             Self::Socket => "the path of a Unix socket, or \"none\"".to_owned(),
             Self::Algorithms => "a list of signature algorithms, such as [\"RS256\"]".to_owned(),
             Self::Audiences => "a list of audiences, such as [\"sts.amazonaws.com\"]".to_owned(),
+            Self::TagKeys => "a list of keys of AWS session tags, such as [\"project\"]".to_owned(),
             Self::Hosts => "a list of host names, such as [\"oneseal-admin.internal\"]".to_owned(),
             Self::AdminTokens => "tables [[admin.tokens]] with name, scopes and sha256".to_owned(),
             Self::Networks => "a list of networks, such as [\"10.0.0.0/8\"]".to_owned(),

@@ -50,6 +50,8 @@ pub(crate) enum Value {
     Algorithms(Vec<Algorithm>),
     /// Audiences.
     Audiences(Vec<String>),
+    /// Keys of AWS session tags.
+    TagKeys(Vec<String>),
     /// Host names, in lower case.
     Hosts(Vec<String>),
     /// Callers of the admin API.
@@ -84,7 +86,7 @@ impl Value {
             Self::Algorithms(all) => {
                 all.iter().map(|algorithm| algorithm.as_str()).collect::<Vec<_>>().into()
             }
-            Self::Audiences(all) | Self::Hosts(all) => all.clone().into(),
+            Self::Audiences(all) | Self::TagKeys(all) | Self::Hosts(all) => all.clone().into(),
             Self::AdminTokens(all) => all.iter().map(AdminToken::json).collect(),
             Self::Networks(all) => all.iter().map(ToString::to_string).collect::<Vec<_>>().into(),
             Self::Algorithm(algorithm) => algorithm.as_str().into(),
@@ -124,7 +126,7 @@ pub(crate) fn from_toml(key: &Key, value: &DeValue<'_>) -> Result<Value, Fault> 
             compound::from_toml(key, value)
         }
         (
-            Kind::Algorithms | Kind::Audiences | Kind::Hosts | Kind::KekUris | Kind::Networks,
+            Kind::Algorithms | Kind::Audiences | Kind::TagKeys | Kind::Hosts | Kind::KekUris | Kind::Networks,
             DeValue::Array(items),
         ) => {
             let texts: Option<Vec<_>> = items.iter().map(|item| item.get_ref().as_str()).collect();
@@ -135,6 +137,7 @@ pub(crate) fn from_toml(key: &Key, value: &DeValue<'_>) -> Result<Value, Fault> 
             | Kind::Integer { .. }
             | Kind::Algorithms
             | Kind::Audiences
+            | Kind::TagKeys
             | Kind::Hosts
             | Kind::KekUris
             | Kind::Networks
@@ -166,6 +169,7 @@ pub(crate) fn from_text(key: &Key, text: &str) -> Result<Value, Fault> {
         Kind::Integer { most } => integer(text, 10, most),
         Kind::Algorithms
         | Kind::Audiences
+        | Kind::TagKeys
         | Kind::Hosts
         | Kind::KekUris
         | Kind::Networks
@@ -177,7 +181,7 @@ pub(crate) fn from_text(key: &Key, text: &str) -> Result<Value, Fault> {
                 Err(_) => Err(not_a(key, text)),
             }
         }
-        Kind::Algorithms | Kind::Audiences | Kind::Hosts | Kind::KekUris | Kind::Networks => {
+        Kind::Algorithms | Kind::Audiences | Kind::TagKeys | Kind::Hosts | Kind::KekUris | Kind::Networks => {
             list(key, &text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect::<Vec<_>>())
         }
         _ => from_string(key, text),
@@ -238,6 +242,7 @@ fn from_string(key: &Key, text: &str) -> Result<Value, Fault> {
         | Kind::Integer { .. }
         | Kind::Algorithms
         | Kind::Audiences
+        | Kind::TagKeys
         | Kind::Hosts
         | Kind::KekUris
         | Kind::Networks
@@ -484,6 +489,7 @@ fn list(key: &Key, items: &[&str]) -> Result<Value, Fault> {
     match key.kind {
         Kind::Algorithms => algorithms(items),
         Kind::Hosts => hosts(items),
+        Kind::TagKeys => tag_keys(items),
         Kind::Networks => networks(items),
         Kind::KekUris => {
             items.iter().map(|item| kek(key, item)).collect::<Result<_, _>>().map(Value::Providers)
@@ -527,6 +533,13 @@ fn networks(items: &[&str]) -> Result<Value, Fault> {
         }
     };
     items.iter().map(network).collect::<Result<_, _>>().map(Value::Networks)
+}
+
+fn tag_keys(items: &[&str]) -> Result<Value, Fault> {
+    if items.iter().any(|item| item.is_empty() || item.chars().count() > MAX_TAG_KEY) {
+        return Err(bad(format!("the key of an AWS session tag has 1 to {MAX_TAG_KEY} characters")));
+    }
+    Ok(Value::TagKeys(items.iter().map(|&item| item.to_owned()).collect()))
 }
 
 fn audiences(items: &[&str]) -> Result<Value, Fault> {
@@ -591,5 +604,7 @@ pub(crate) const MAX_NAME: usize = 200;
 pub(crate) const MAX_LINE: usize = 2048;
 /// AWS and others take 255 bytes.
 pub(crate) const MAX_AUDIENCE: usize = 255;
+/// In characters, as AWS STS has it.
+pub(crate) const MAX_TAG_KEY: usize = 128;
 /// The longest name in DNS (RFC 1035 section 2.3.4), written out.
 pub(crate) const MAX_HOST: usize = 253;

@@ -146,7 +146,14 @@ async fn a_pods_token_proves_its_account_and_pod_by_exactly_the_shipped_rights()
         asked.map(|line| (&*line.verb, line.uri.split('?').next().unwrap(), line.code)).collect();
     asked.sort_unstable();
     asked.dedup();
-    assert_eq!(asked, [("create", REVIEWS, 201), ("get", "/openid/v1/jwks", 200)]);
+    assert_eq!(
+        asked,
+        [
+            ("create", REVIEWS, 201),
+            ("get", "/.well-known/openid-configuration", 200),
+            ("get", "/openid/v1/jwks", 200),
+        ]
+    );
 
     let signed = proof([world.cluster("unasked").review(Review::Off)]);
     assert_eq!(signed.verify(&world.token(&[US], Some(&pod))).await.unwrap().strength(), Strength::Signed);
@@ -392,12 +399,59 @@ async fn no_credentials_reach_whoever_serves_the_keys_from_elsewhere() {
     let access = ApiServerOptions::default().by_kubeconfig(world.dir.path().join("here"));
     let discovered =
         Cluster::builder("eks", elsewhere.url.as_str()).audience(US).api_server(access).keys_by_discovery();
-    assert!(proof([discovered]).probe().await.is_empty());
+    let found = proof([discovered]).probe().await;
+    let found: Vec<_> = found.iter().map(|finding| finding.code.name).collect();
+    assert_eq!(found, ["cluster.issuer_differs"], "and keys and reviews are there");
     let heads = elsewhere.heads();
     let paths: Vec<_> = heads.iter().map(|head| head.split(' ').nth(1).unwrap()).collect();
     assert_eq!(paths, ["/jwks", "/.well-known/openid-configuration", "/jwks"]);
     for head in heads {
         assert!(!head.to_lowercase().contains("authorization"), "{head}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_issuer_that_is_not_the_api_servers_is_told_with_both_and_nothing_a_server_says_is_believed_to_be_one()
+ {
+    let Some(server) = KubeApiserver::shared() else { return };
+    let world = World::of(server);
+    let gateway = server.gateway();
+    let behind = |issuer: &str| {
+        let kubeconfig = world.file("gateway", &gateway.kubeconfig(&world.ours()));
+        let access = ApiServerOptions::default().by_kubeconfig(kubeconfig);
+        let cluster = Cluster::builder("here", issuer).audience(US).api_server(access);
+        proof([cluster.timeout(Duration::from_millis(700))])
+    };
+    let differs = |found: &oneseal::Findings| -> Vec<String> {
+        let found = found.iter().filter(|finding| finding.code.name == "cluster.issuer_differs");
+        found.map(|finding| format!("{}: {}", finding.place, finding.message)).collect()
+    };
+    let usual = "https://kubernetes.default.svc.cluster.local";
+    let own = world.server_issuer();
+    let found = behind(usual).probe().await;
+    assert_eq!(differs(&found), [format!("cluster here: its API server says \"{own}\", not \"{usual}\"")]);
+    assert!(!found.has_errors(), "{found}");
+    assert!(behind(&own).probe().await.is_empty());
+
+    let discovery = |body: &str| answer(200, "application/json", body);
+    for (answer, differences) in [
+        (discovery(&format!("{{\"issuer\": {:?}}}", "https://long.example/".repeat(500))), 1),
+        (discovery(r#"{"issuer": "https://a\u001b[2J\nb"}"#), 1),
+        (discovery(r#"{"issuer": 1}"#), 0),
+        (discovery(r#"{"issuer": "x", "issuer": "y"}"#), 0),
+        (discovery("<html>"), 0),
+        (answer(403, "application/json", "{\"kind\": \"Status\"}"), 0),
+        (Meddling::CutAfter, 0),
+        (Meddling::Hang, 0),
+    ] {
+        // The keys are asked for at the same time; what is found of them is not looked at here.
+        gateway.meddle("get", answer, 4);
+        let told = differs(&behind(&own).probe().await);
+        gateway.pass();
+        assert_eq!(told.len(), differences, "{told:?}");
+        for line in told {
+            assert!(line.len() < 600 && !line.contains(['\u{1b}', '\n']), "{line:?}");
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use oneseal_coordination::{Clock, SystemClock};
 use oneseal_keystore::findings::{Code, Findings, chain};
 use oneseal_keystore::{IssuerUrl, KeyId, PublicKey, json};
 #[cfg(feature = "kubernetes")]
-use oneseal_providers::kubernetes::{ApiServer, ApiServerOptions};
+use oneseal_providers::kubernetes::{ApiServer, ApiServerError, ApiServerOptions};
 use oneseal_relying_party::{AudienceForm, Builder as Verifier, RelyingParty};
 
 use super::codes::*;
@@ -74,6 +74,9 @@ pub struct Cluster {
     pub(super) given: BTreeSet<KeyId>,
     #[cfg(feature = "kubernetes")]
     pub(super) reviewer: Option<Reviewer>,
+    /// Its API server, if that is asked.
+    #[cfg(feature = "kubernetes")]
+    pub(super) api: Option<ApiServer>,
     /// How its API server is asked, if it is.
     #[cfg(feature = "kubernetes")]
     pub(super) access: Option<ApiServerOptions>,
@@ -187,7 +190,7 @@ impl ClusterBuilder {
         self
     }
 
-    /// Checks everything and asks nobody. May block for some milliseconds: certificates are read.
+    /// Checks everything and asks nobody. May block for some milliseconds: certificates and a kubeconfig are read.
     ///
     /// # Errors
     /// All that is wrong, as `cluster.*`, each at `cluster NAME`.
@@ -208,14 +211,22 @@ impl ClusterBuilder {
             verifier => verifier.ok(),
         };
         let given = self.given().map_err(|why| faults.push(&CLUSTER_KEYS, place.as_str(), why));
+        #[cfg(feature = "kubernetes")]
+        if let Err(error) = self.way() {
+            faults.push(&CLUSTER_ACCESS, place.as_str(), chain(&error));
+        }
         let (Some(verifier), Ok(given), false) = (verifier, given, faults.has_errors()) else {
             return Err(faults);
         };
+        #[cfg(feature = "kubernetes")]
+        let api = self.is_asked().then(|| self.api_client());
         Ok(Cluster {
             #[cfg(feature = "kubernetes")]
-            reviewer: self.is_reviewed().then(|| self.reviewer()),
+            reviewer: api.clone().filter(|_| self.is_reviewed()).map(|api| self.reviewer(api)),
             #[cfg(feature = "kubernetes")]
-            access: (self.is_reviewed() || matches!(self.keys, Keys::Api)).then(|| self.access.clone()),
+            api,
+            #[cfg(feature = "kubernetes")]
+            access: self.is_asked().then(|| self.access.clone()),
             given,
             name: self.name,
             issuer,
@@ -304,9 +315,19 @@ impl ClusterBuilder {
         self.review == Review::Required
     }
 
-    fn reviewer(&self) -> Reviewer {
+    fn is_asked(&self) -> bool {
+        self.is_reviewed() || matches!(self.keys, Keys::Api)
+    }
+
+    /// Whether the kubeconfig or context that is named leads somewhere. What is there by default may come later.
+    fn way(&self) -> Result<(), ApiServerError> {
+        let is_named = self.access.kubeconfig.is_some() || self.access.context.is_some();
+        if is_named && self.is_asked() { self.api_client().look() } else { Ok(()) }
+    }
+
+    fn reviewer(&self, api: ApiServer) -> Reviewer {
         let clock = Arc::clone(&self.clock);
-        Reviewer::new(self.api_client(), &self.audience, self.max_reviews, self.timeout, clock)
+        Reviewer::new(api, &self.audience, self.max_reviews, self.timeout, clock)
     }
 
     fn api_client(&self) -> ApiServer {

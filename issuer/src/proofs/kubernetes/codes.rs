@@ -7,11 +7,13 @@ pub(crate) static CODES: &[&Code] = &[
     &CLUSTER_ISSUER,
     &CLUSTER_AUDIENCE,
     &CLUSTER_KEYS,
+    &CLUSTER_ACCESS,
     &CLUSTER_NAME_TWICE,
     &CLUSTER_SAME_ACCESS,
     &CLUSTER_KEY_SHARED,
     &CLUSTER_NO_REVIEWER,
     &CLUSTER_UNREVIEWED,
+    &CLUSTER_ISSUER_DIFFERS,
     &CLUSTER_KEYS_UNREADABLE,
     &CLUSTER_REVIEW_DENIED,
     &CLUSTER_REVIEW_UNAVAILABLE,
@@ -39,6 +41,13 @@ pub(super) static CLUSTER_KEYS: Code = Code::refused(
     "The keys of a cluster cannot be read in the way that is configured.",
     "With keys = \"api\" it needs no more than access to the API server; for the others see docs/configuration.md.",
 );
+pub(super) static CLUSTER_ACCESS: Code = Code::refused(
+    "cluster.access",
+    "The way to a cluster's API server that is configured leads nowhere: its kubeconfig, the context, or a file that they \
+     name is not there or cannot be used.",
+    "Correct `kubeconfig` or `context` of that [[cluster]]; `kubectl --kubeconfig FILE --context CONTEXT version` has to \
+     work with them.",
+);
 pub(super) static CLUSTER_NAME_TWICE: Code = Code::refused(
     "cluster.name_twice",
     "Two clusters have one name, so no rule could tell them apart.",
@@ -65,10 +74,17 @@ pub(super) static CLUSTER_UNREVIEWED: Code = Code::info(
      taken.",
     "Set review = \"required\" where the cluster's API server can be asked.",
 );
+pub(super) static CLUSTER_ISSUER_DIFFERS: Code = Code::warning(
+    "cluster.issuer_differs",
+    "A cluster's API server names another issuer than the configuration does, so the tokens that it signs now are taken for \
+     those of a stranger.",
+    "Set `issuer` of that [[cluster]] to what the API server says, byte for byte.",
+);
 pub(super) static CLUSTER_KEYS_UNREADABLE: Code = Code::warning(
     "cluster.keys_unreadable",
     "The keys of a cluster could not be read just now; until they can be, its pods get no tokens (503).",
-    "See what stands in the way; for keys = \"api\" the ClusterRole of deploy/kubernetes/tokenreview.yaml has to be bound.",
+    "See what the message says stands in the way. With keys = \"api\": credentials that the server takes for a 401, the \
+     ClusterRole of deploy/kubernetes/tokenreview.yaml bound to them for a 403.",
 );
 pub(super) static CLUSTER_REVIEW_DENIED: Code = Code::warning(
     "cluster.review_denied",
@@ -78,5 +94,5 @@ pub(super) static CLUSTER_REVIEW_DENIED: Code = Code::warning(
 pub(super) static CLUSTER_REVIEW_UNAVAILABLE: Code = Code::warning(
     "cluster.review_unavailable",
     "A cluster's API server did not review a token when asked to; until it does, its pods get no tokens (503).",
-    "See that it can be reached from here with the credentials that are configured.",
+    "See that it can be reached from here, and that it takes the credentials that are configured.",
 );

@@ -55,7 +55,9 @@ impl Expectation {
     /// In what the outcome differs from what is wanted; nothing if it does not.
     pub(super) fn differences(&self, outcome: &Result<Rehearsed, MintError>) -> Vec<String> {
         match (&self.wanted, outcome) {
-            (Wanted::Denied, Err(_)) => Vec::new(),
+            (Wanted::Denied, Err(MintError::NotAllowed(_) | MintError::OwnAudience(_))) => Vec::new(),
+            // A rule lets it in and cannot: who waits for that token finds an outage, and no denial.
+            (Wanted::Denied, Err(error)) => vec![format!("it is not denied, but has no token: {error}")],
             (Wanted::Denied, Ok(token)) => {
                 vec![format!(
                     "it is not denied: the rule {} gives it the sub {}",
@@ -185,6 +187,18 @@ mod tests {
             r#"{"expect": [{"name": "x", "workload": {"cluster": "prod"}, "audience": "a", "ttl": 900}]}"#;
         let [one, other] = [toml, json].map(|text| format!("{:?}", read(text).expect(text)));
         assert_eq!(one, other);
+    }
+
+    #[test]
+    fn a_rule_that_lets_in_and_cannot_write_denies_nothing() {
+        let text = "[[expect]]\nworkload = { cluster = \"prod\" }\naudience = \"a\"\ndenied = true\n";
+        let expected = &read(text).expect("good")[0];
+        let audience = Audience::parse("a").expect("good");
+        for denial in [MintError::NotAllowed(audience.clone()), MintError::OwnAudience(audience)] {
+            assert!(expected.differences(&Err(denial)).is_empty());
+        }
+        let outage = expected.differences(&Err(MintError::NoSubject));
+        assert!(outage[0].starts_with("it is not denied, but has no token: "), "{outage:?}");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use oneseal::{Audience, Considered, MintError, MintRequest, Rehearsed};
 use oneseal_keystore::json;
 use serde_json::{Map, Value, json};
 
+use super::proof::{self, Named};
 use super::workload::{Workload, claims_of};
 use super::{Configured, Globals};
 use crate::cli::claim::{Claim, collect};
@@ -24,14 +25,14 @@ pub(super) struct Args {
     /// A JSON object: `cluster` or `assertion_issuer`, facts such as `namespace`, and `claims`; `-` is standard input
     #[arg(long, value_name = "FILE", group = "who", conflicts_with_all = FLAGS)]
     workload: Option<PathBuf>,
-    /// A service account's token, read without being verified; `-` is standard input
-    #[arg(long, value_name = "FILE", group = "who", conflicts_with_all = &FLAGS[2..])]
+    /// A service account's token or an assertion, read without being verified; `-` is standard input
+    #[arg(long, value_name = "FILE", group = "who", conflicts_with_all = &FLAGS[3..])]
     token: Option<PathBuf>,
     /// The cluster that vouches for it
     #[arg(long, value_name = "NAME", group = "who")]
     cluster: Option<String>,
     /// The assertion issuer that vouches for it
-    #[arg(long, value_name = "NAME", group = "who", conflicts_with_all = ["cluster", "token"])]
+    #[arg(long, value_name = "NAME", group = "who", conflicts_with = "cluster")]
     assertion_issuer: Option<String>,
     /// The `sub` of its assertion
     #[arg(long, value_name = "SUBJECT", requires = "assertion_issuer")]
@@ -81,36 +82,48 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> {
     let configured = Configured::read(globals)?;
     let (audience, json, is_token) = (args.audience.clone(), args.json, args.token.is_some());
     let audience = Audience::parse(audience).map_err(|error| Failure::usage("--audience").because(error))?;
-    let workload = workload(args, &configured)?;
+    let (workload, remarks) = workload(args, &configured)?;
+    configured.know(&workload.voucher).map_err(Failure::usage)?;
     let request = MintRequest::new(audience);
     let decided = configured.decide(&workload, &request);
     let considered = configured.rehearsal.consider(&workload.voucher, &workload.facts, &request);
     if is_token {
         output::complain("the token was not verified: whoever made it up can have said anything in it");
     }
+    for remark in &remarks {
+        output::complain(&format!("/token would not take it, whatever the rules say: {remark}"));
+    }
     let exit = if decided.is_ok() { Exit::Done } else { Exit::No };
     if json {
-        return output::answer(as_json(&decided, &considered)?, exit);
+        return output::answer(as_json(&decided, &considered, &remarks)?, exit);
     }
     output::print(&as_text(&decided, &considered, &request)?)?;
     Ok(exit)
 }
 
-fn workload(args: Args, configured: &Configured) -> Result<Workload, Failure> {
+/// Who it is, and what stands against the token by which that is said.
+fn workload(args: Args, configured: &Configured) -> Result<(Workload, Vec<String>), Failure> {
+    let read = by_token(&args, configured)?;
+    match read {
+        Some(read) => Ok(read),
+        None => Ok((by_words(args)?, Vec::new())),
+    }
+}
+
+fn by_token(args: &Args, configured: &Configured) -> Result<Option<(Workload, Vec<String>)>, Failure> {
+    let Some(path) = &args.token else { return Ok(None) };
+    let claims = claims_of(read(path, "--token")?.trim());
+    let claims = claims.map_err(|words| Failure::usage(format!("--token: {words}")))?;
+    let named = Named { cluster: args.cluster.clone(), assertion_issuer: args.assertion_issuer.clone() };
+    proof::read(claims, named, configured).map(Some)
+}
+
+fn by_words(args: Args) -> Result<Workload, Failure> {
     if let Some(path) = &args.workload {
         let text = read(path, "--workload")?;
         let members = json::parse_object(text.as_bytes())
             .map_err(|error| Failure::usage("--workload is no JSON object").because(error))?;
         return Workload::from_json(&members).map_err(|words| Failure::usage(format!("--workload: {words}")));
-    }
-    if let Some(path) = &args.token {
-        let refused = |words: String| Failure::usage(format!("--token: {words}"));
-        let claims = claims_of(read(path, "--token")?.trim()).map_err(refused)?;
-        let cluster = match &args.cluster {
-            Some(cluster) => cluster.clone(),
-            None => cluster_of(&claims, configured)?,
-        };
-        return Workload::from_token(&cluster, claims).map_err(refused);
     }
     let mut members = Map::new();
     for (name, value) in [
@@ -127,21 +140,6 @@ fn workload(args: Args, configured: &Configured) -> Result<Workload, Failure> {
     }
     members.insert("claims".to_owned(), Value::Object(collect(args.claims)?));
     Workload::from_json(&members).map_err(Failure::usage)
-}
-
-/// The one configured cluster whose tokens have this `iss`.
-fn cluster_of(claims: &Map<String, Value>, configured: &Configured) -> Result<String, Failure> {
-    let issuer = claims.get("iss").and_then(Value::as_str).unwrap_or_default();
-    let mut names = configured.settings.clusters_of(issuer);
-    match (names.next(), names.next()) {
-        (Some(name), None) => Ok(name.to_owned()),
-        (None, _) => {
-            Err(Failure::usage("--token: no [[cluster]] has the `iss` of this token; name one by --cluster"))
-        }
-        (Some(_), Some(_)) => Err(Failure::usage(
-            "--token: several clusters have the `iss` of this token; name one by --cluster",
-        )),
-    }
 }
 
 /// A file, or standard input.
@@ -178,7 +176,7 @@ fn as_text(
 }
 
 fn denied(error: &MintError, considered: &[Considered]) -> String {
-    let mut text = format!("denied: {error}\n");
+    let mut text = format!("denied: {}\n", words(error));
     let width = considered.iter().map(|one| one.rule.len()).max().unwrap_or_default();
     for Considered { rule, mismatch, .. } in considered {
         let words = mismatch.as_ref().map_or("it matches".to_owned(), ToString::to_string);
@@ -190,7 +188,21 @@ fn denied(error: &MintError, considered: &[Considered]) -> String {
     text
 }
 
-fn as_json(decided: &Result<Rehearsed, MintError>, considered: &[Considered]) -> Result<Value, Failure> {
+/// Who is told to look at a preview is looking at one.
+fn words(error: &MintError) -> String {
+    match error {
+        MintError::NotAllowed(audience) => {
+            format!("no rule lets this workload have tokens for the audience {audience}")
+        }
+        error => error.to_string(),
+    }
+}
+
+fn as_json(
+    decided: &Result<Rehearsed, MintError>,
+    considered: &[Considered],
+    remarks: &[String],
+) -> Result<Value, Failure> {
     let considered: Vec<_> = considered
         .iter()
         .map(|one| {
@@ -207,8 +219,14 @@ fn as_json(decided: &Result<Rehearsed, MintError>, considered: &[Considered]) ->
             "ttl_s": token.ttl.as_secs(),
             "claims": parsed(&token.claims)?,
             "considered": considered,
+            "remarks": remarks,
         }),
-        Err(error) => json!({ "allowed": false, "message": error.to_string(), "considered": considered }),
+        Err(error) => json!({
+            "allowed": false,
+            "message": words(error),
+            "considered": considered,
+            "remarks": remarks,
+        }),
     })
 }
 

@@ -42,6 +42,10 @@ pub(super) fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> {
         let file = output::fit_for_terminal(&path.to_string_lossy());
         let text = preview::read(path, "the file")?;
         let all = expect::read(&text).map_err(|words| Failure::usage(format!("{file}: {words}")))?;
+        for (at, one) in all.iter().enumerate() {
+            let refused = |words| Failure::usage(format!("{file}: expect {}: workload: {words}", at + 1));
+            configured.know(&one.workload.voucher).map_err(refused)?;
+        }
         rows.extend(all.iter().enumerate().map(|(at, one)| row(one, &file, at + 1, &configured)));
     }
     let failed = rows.iter().filter(|row| !row.differences.is_empty()).count();

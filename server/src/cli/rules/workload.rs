@@ -73,6 +73,17 @@ impl Workload {
         let facts = Facts::new(named).with_claims(claims);
         Ok(Self { voucher: Voucher::Cluster(cluster.to_owned()), facts })
     }
+
+    /// As an assertion says, of which nothing is verified, of the issuer of this name.
+    ///
+    /// # Errors
+    /// It has no `sub`.
+    pub(super) fn from_assertion(issuer: &str, claims: Map<String, Value>) -> Result<Self, String> {
+        let subject = claims.get("sub").and_then(Value::as_str).filter(|subject| !subject.is_empty());
+        let subject = subject.ok_or("it is no assertion: it has no `sub`")?.to_owned();
+        let facts = Facts::new([("assertion_issuer", issuer), ("subject", &subject)]).with_claims(claims);
+        Ok(Self { voucher: Voucher::AssertionIssuer(issuer.to_owned()), facts })
+    }
 }
 
 /// What a token claims, whoever signed it.
@@ -155,6 +166,14 @@ mod tests {
         for sub in [json!("alice"), json!("system:serviceaccount:ci"), json!(1), Value::Null] {
             let claims = Map::from_iter([("sub".to_owned(), sub)]);
             assert!(Workload::from_token("prod", claims).is_err());
+        }
+        let claims = json!({"iss": "https://ci.example", "sub": "job-1", "run": 7});
+        let job =
+            Workload::from_assertion("ci", claims.as_object().expect("an object").clone()).expect("good");
+        assert_eq!(job.voucher, Voucher::AssertionIssuer("ci".to_owned()));
+        assert_eq!((job.facts.named("subject"), &job.facts.claims()["run"]), (Some("job-1"), &json!(7)));
+        for sub in [json!(""), json!(1), Value::Null] {
+            assert!(Workload::from_assertion("ci", Map::from_iter([("sub".to_owned(), sub)])).is_err());
         }
         for token in ["", "a.b", "a.b.c", "eyJhbGciOiJub25lIn0.W10.x"] {
             assert!(claims_of(token).is_err(), "{token}");

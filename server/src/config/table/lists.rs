@@ -310,7 +310,7 @@ const RULE: List = List {
         },
         Key {
             path: "rule.aws_transitive_tags",
-            kind: Kind::Audiences,
+            kind: Kind::TagKeys,
             default: Default::Unset("none is passed on"),
             doc: "Which of `aws_session_tags` stay when one role assumes another.",
             example: Literal::List(&["project"]),

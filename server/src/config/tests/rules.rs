@@ -24,8 +24,20 @@ fn a_rule_with_every_key_is_read_and_one_with_the_least_has_the_defaults() {
     let names: Vec<_> = config.settings.rules.iter().map(oneseal::Rule::name).collect();
     assert_eq!(names, ["every", "least"]);
     assert_eq!(config.settings.algorithms, [Algorithm::Rs256, Algorithm::Es256]);
-    assert_eq!(config.settings.clusters_of("https://kubernetes.default.svc").collect::<Vec<_>>(), ["prod"]);
-    assert_eq!(config.settings.clusters_of("https://kubernetes.default.svc/").count(), 0);
+}
+
+#[test]
+fn a_rule_for_the_token_endpoint_is_refused_wherever_that_is() {
+    let rule = "[[rule]]\nname = \"a\"\ncluster = \"prod\"\nsub = \"{cluster}:{namespace}\"\n\
+                audiences = [\"https://tokens.example/t\"]\n";
+    let at = |endpoint: &str| {
+        let file = format!("{LEAST}{CLUSTERS}{rule}");
+        Case::file(file.replace("[provider]", &format!("token_endpoint = \"{endpoint}\"\n[provider]")))
+    };
+    let told = at("https://tokens.example/t").refused();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].starts_with("rule.own_audience at rule 1 (oneseal.toml:"), "{told:?}");
+    at("https://tokens.example/u").load();
 }
 
 #[test]
