@@ -55,7 +55,7 @@ impl Expectation {
     /// In what the outcome differs from what is wanted; nothing if it does not.
     pub(super) fn differences(&self, outcome: &Result<Rehearsed, MintError>) -> Vec<String> {
         match (&self.wanted, outcome) {
-            (Wanted::Denied, Err(MintError::NotAllowed(_) | MintError::OwnAudience(_))) => Vec::new(),
+            (Wanted::Denied, Err(MintError::NotAllowed { .. } | MintError::OwnAudience(_))) => Vec::new(),
             // A rule lets it in and cannot: who waits for that token finds an outage, and no denial.
             (Wanted::Denied, Err(error)) => vec![format!("it is not denied, but has no token: {error}")],
             (Wanted::Denied, Ok(token)) => {
@@ -177,6 +177,8 @@ const MEMBERS: [&str; 9] =
 
 #[cfg(test)]
 mod tests {
+    use oneseal::NoRule;
+
     use super::*;
 
     #[test]
@@ -194,7 +196,10 @@ mod tests {
         let text = "[[expect]]\nworkload = { cluster = \"prod\" }\naudience = \"a\"\ndenied = true\n";
         let expected = &read(text).expect("good")[0];
         let audience = Audience::parse("a").expect("good");
-        for denial in [MintError::NotAllowed(audience.clone()), MintError::OwnAudience(audience)] {
+        for denial in [
+            MintError::NotAllowed { audience: audience.clone(), why: NoRule::Audience, against: Vec::new() },
+            MintError::OwnAudience(audience),
+        ] {
             assert!(expected.differences(&Err(denial)).is_empty());
         }
         let outage = expected.differences(&Err(MintError::NoSubject));

@@ -176,7 +176,7 @@ fn as_text(
 }
 
 fn denied(error: &MintError, considered: &[Considered]) -> String {
-    let mut text = format!("denied: {}\n", words(error));
+    let mut text = format!("denied: {error}\n");
     let width = considered.iter().map(|one| one.rule.len()).max().unwrap_or_default();
     for Considered { rule, mismatch, .. } in considered {
         let words = mismatch.as_ref().map_or("it matches".to_owned(), ToString::to_string);
@@ -186,16 +186,6 @@ fn denied(error: &MintError, considered: &[Considered]) -> String {
         text.push_str("  there are no rules; write a [[rule]]\n");
     }
     text
-}
-
-/// Who is told to look at a preview is looking at one.
-fn words(error: &MintError) -> String {
-    match error {
-        MintError::NotAllowed(audience) => {
-            format!("no rule lets this workload have tokens for the audience {audience}")
-        }
-        error => error.to_string(),
-    }
 }
 
 fn as_json(
@@ -223,7 +213,7 @@ fn as_json(
         }),
         Err(error) => json!({
             "allowed": false,
-            "message": words(error),
+            "message": error.to_string(),
             "considered": considered,
             "remarks": remarks,
         }),
