@@ -63,7 +63,7 @@ pub(crate) async fn exchange(request: &Request, clock: &dyn Clock) -> Result<Exc
             Err(setback) => setback,
         };
         let pause = match setback.again {
-            Again::Never => return Err(setback.failure),
+            Again::Never => return Err(*setback.failure),
             Again::Later(asked) => setback::pause(attempt, asked, random()),
         };
         if pause >= end.since(clock.boot()) {

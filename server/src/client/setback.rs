@@ -8,7 +8,8 @@ use crate::refusals::TOKEN_NO_ANSWER;
 /// An attempt that brought no token.
 #[derive(Debug)]
 pub(super) struct Setback {
-    pub(super) failure: Failure,
+    /// Boxed: few attempts come to one, and all results have room for it.
+    pub(super) failure: Box<Failure>,
     pub(super) again: Again,
     /// Whether the token endpoint itself has said so.
     pub(super) is_answer: bool,
@@ -25,13 +26,13 @@ pub(super) enum Again {
 
 impl Setback {
     pub(super) fn never(failure: Failure) -> Self {
-        Self { failure, again: Again::Never, is_answer: true }
+        Self { failure: Box::new(failure), again: Again::Never, is_answer: true }
     }
 
     /// Nobody there, or busy.
     pub(super) fn later(message: String, asked: Option<Duration>) -> Self {
         let failure = Failure::new(Exit::Unavailable, message).with_code(TOKEN_NO_ANSWER);
-        Self { failure, again: Again::Later(asked), is_answer: false }
+        Self { failure: Box::new(failure), again: Again::Later(asked), is_answer: false }
     }
 
     /// There, and not able to for now.
@@ -40,7 +41,7 @@ impl Setback {
     }
 
     pub(super) fn because(self, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Self { failure: self.failure.because(error), ..self }
+        Self { failure: Box::new(self.failure.because(error)), ..self }
     }
 
     /// The last of all attempts; `before` is the last one that was answered. Of an attempt that was cut short by the end of
