@@ -71,7 +71,7 @@ fn what_makes_no_sense_is_told_before_any_proof_leaves() {
         if wrong[0] == "--mode" {
             command.args(["--audience", "rp"]);
         }
-        run(command.args(wrong)).refused(64, &["cli.usage"]);
+        run(command.args(wrong)).refused(64, &["--help"]);
     }
     let elsewhere = issuer.path("nowhere");
     assert_eq!(issuer.times_asked(), 0);
