@@ -331,6 +331,7 @@ mod tests {
             r#""1700000300""#,
             "true",
             "[]",
+            "9223372036854775807",
             "9223372036854775808",
             "1e50",
             "1700000300000",
@@ -360,6 +361,9 @@ mod tests {
         };
         assert_eq!(check(r#""exp":1700003600"#), "ok");
         assert_eq!(check(r#""exp":1700003601"#), "lifetime");
+        assert_eq!(check(r#""iat":1700000060,"exp":253402300799"#), "lifetime");
+        assert_eq!(check(r#""iat":-62135596800,"exp":1700000300"#), "lifetime");
+        assert_eq!(check(r#""exp":9223372036854775807"#), "claim_malformed");
         assert_eq!(check(r#""iat":1699999990,"exp":1700003590"#), "ok");
         assert_eq!(check(r#""iat":1699999989,"exp":1700003590"#), "lifetime");
     }

@@ -300,6 +300,16 @@ impl FetchError {
     }
 }
 
+/// The span that a server writes as `delta-seconds` (RFC 9111 section 1.2.2), as in `max-age`, `Age` and `Retry-After`;
+/// nothing if it is none. Any number of digits is one: what is beyond `u64::MAX` seconds is that, so that whoever computes
+/// with it must not add to it unchecked.
+pub fn delta_seconds(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    // Of digits alone, nothing but too many of them is no number.
+    is_number.then(|| Duration::from_secs(text.parse().unwrap_or(u64::MAX)))
+}
+
 /// Whether `url` may be fetched at all: what [`Fetcher::get`] asks first.
 ///
 /// # Errors

@@ -10,7 +10,7 @@ use oneseal_keystore::{Algorithm, IssuerUrl};
 
 use crate::discovery;
 use crate::error::{Document, SourceError};
-use crate::fetch::{Fetched, Fetcher, MAX_DOCUMENT};
+use crate::fetch::{Fetched, Fetcher, MAX_DOCUMENT, delta_seconds};
 use crate::key_source::{KeyDocument, KeySource, KeySourceError};
 use crate::keyset::KeySet;
 
@@ -145,7 +145,7 @@ struct Discovered {
 
 /// What is left of `max-age` (RFC 9111 section 5.2.2.1) after the `Age` that a cache has added (section 5.1).
 fn max_age(headers: &HeaderMap) -> Option<Duration> {
-    let seconds = |text: &str| text.trim().trim_matches('"').parse::<u64>().ok().map(Duration::from_secs);
+    let seconds = |text: &str| delta_seconds(text.trim().trim_matches('"'));
     let directives =
         headers.get_all(header::CACHE_CONTROL).into_iter().filter_map(|value| value.to_str().ok());
     let max_age = directives
@@ -181,6 +181,10 @@ mod tests {
         assert_eq!(read("Max-Age=\"60\",public", None), Some(60));
         assert_eq!(read("max-age=300", Some("100")), Some(200));
         assert_eq!(read("max-age=300", Some("900")), Some(0));
+        let endless = "99999999999999999999";
+        assert_eq!(read("max-age=300", Some(endless)), Some(0));
+        assert_eq!(read("max-age=99999999999999999999", None), Some(u64::MAX));
+        assert_eq!(read("max-age=99999999999999999999", Some(endless)), Some(0));
         assert_eq!(read("s-maxage=5", None), None);
         assert_eq!(read("max-age=soon", None), None);
         assert_eq!(read("max-age=-1", None), None);

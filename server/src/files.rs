@@ -8,14 +8,16 @@ use std::path::{Path, PathBuf};
 use oneseal_providers::ProviderUri;
 use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use crate::exit::{Exit, Failure};
+use crate::links;
 use crate::refusals::{FILE_EXISTS, FILE_NOT_WRITTEN};
 
 /// Puts `bytes` at `path`, in place of a file that may be there: a reader has the old one or the new one, also after
-/// a crash. A link is followed, so that it goes on to lead where it did.
+/// a crash. A link is followed, so that it goes on to lead where it did, but none of another user's.
 ///
 /// # Errors
 /// Not written, and what was there is there still; the exit code is that of the cause.
@@ -42,6 +44,7 @@ fn replace_by(
     bytes: &[u8],
     open: impl FnOnce(&mut OpenOptions, &Path) -> io::Result<File>,
 ) -> Result<(), Failure> {
+    refuse_strangers_link(path)?;
     let target = match fs::canonicalize(path) {
         Ok(target) if target.is_file() => target,
         Ok(_) => {
@@ -52,6 +55,19 @@ fn replace_by(
         Err(_) => path.to_owned(),
     };
     write(&target, bytes, open).map_err(|error| not_written(path, error))
+}
+
+/// Where others may plant a link they would choose the file that is replaced, with this user's rights; a kernel with
+/// `fs.protected_symlinks` refuses some of these, and only where it follows them itself.
+fn refuse_strangers_link(path: &Path) -> Result<(), Failure> {
+    let us = geteuid().as_raw();
+    let Some(link) = links::of_others(path, |uid| uid == us || uid == 0) else { return Ok(()) };
+    let (path, link) = (path.display(), link.display());
+    let message = format!(
+        "{path} is not written: {link} is a link of another user's, or in another user's directory, and is not followed; \
+         name the file itself, in a directory of your own"
+    );
+    Err(Failure::refused(message).with_code(FILE_NOT_WRITTEN))
 }
 
 /// Writes a line to a new file of mode 0600, never over what is there: a key that was overwritten takes everything with

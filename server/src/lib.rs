@@ -17,6 +17,7 @@ mod hardening;
 mod http;
 mod key_answers;
 mod lifecycle;
+mod links;
 mod logging;
 mod metrics;
 mod notify;

@@ -110,6 +110,7 @@ pub(crate) struct ServerMetrics {
     rules_loaded: Gauge,
     /// By outcome.
     rules_reloads: [Counter; OUTCOMES.len()],
+    rules_lost: Counter,
     tls_reloads: [Counter; OUTCOMES.len()],
     handshake_failures: [Counter; HandshakeFailure::ALL.len()],
     /// Without TLS it has no sample: an alert on a certificate that is not there would never end.
@@ -175,6 +176,12 @@ impl ServerMetrics {
             "Changes of the configuration file, by whether its rules are in force",
             rules_reloads.clone(),
         );
+        let rules_lost = Counter::default();
+        registry.register(
+            "oneseal_rules_lost",
+            "Rules that changes of the configuration file have taken away, by their names",
+            rules_lost.clone(),
+        );
         let tls_reloads = Family::<[Label; 1], Counter>::default();
         let handshake_failures = Family::<[Label; 1], Counter>::default();
         let certificate_ends = Family::<[Label; 1], Gauge>::default();
@@ -214,6 +221,7 @@ impl ServerMetrics {
             rules,
             rules_loaded,
             rules_reloads: OUTCOMES.map(|outcome| rules_reloads.get_or_create_owned(&[("outcome", outcome)])),
+            rules_lost,
             tls_reloads: OUTCOMES.map(|outcome| tls_reloads.get_or_create_owned(&[("outcome", outcome)])),
             handshake_failures: HandshakeFailure::ALL
                 .map(|failure| handshake_failures.get_or_create_owned(&[("reason", failure.as_str())])),
@@ -235,6 +243,11 @@ impl ServerMetrics {
     /// The configuration file has changed, and its rules are in force now or are refused.
     pub(crate) fn count_rules_reload(&self, is_used: bool) {
         self.rules_reloads[usize::from(!is_used)].inc();
+    }
+
+    /// A change of the configuration file has taken so many rules away.
+    pub(crate) fn count_rules_lost(&self, lost: usize) {
+        self.rules_lost.inc_by(u64::try_from(lost).unwrap_or(u64::MAX));
     }
 
     /// A request for a token was refused unread.

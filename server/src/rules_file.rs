@@ -9,13 +9,14 @@
 //! refused as a whole, because the next start would be; so is one that is gone, which an editor or a mount may have
 //! taken away for a moment. Deny-by-default is no reason to deny everybody what they had.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use oneseal::{Clock as _, SystemClock, UnixTime};
+use oneseal::{Clock as _, RuleSet, SystemClock, UnixTime};
 use oneseal_keystore::findings::{Finding, Severity};
 use oneseal_keystore::{Digest, Findings};
 use oneseal_providers::file::Watch;
@@ -87,17 +88,21 @@ struct Told {
     refused: Vec<Finding>,
     /// What else has changed there.
     restart_for: Vec<&'static str>,
+    /// What the rules in force changed of those before, if there were any before.
+    last_change: Option<Change>,
 }
 
 impl Standing {
     /// Rules that are in force from now on.
     pub(crate) fn new() -> Self {
         let loaded_at = SystemClock.wall();
-        Self(ArcSwap::from_pointee(Told { loaded_at, refused: Vec::new(), restart_for: Vec::new() }))
+        let (refused, restart_for) = (Vec::new(), Vec::new());
+        Self(ArcSwap::from_pointee(Told { loaded_at, refused, restart_for, last_change: None }))
     }
 
     /// ```json
-    /// {"count": 3, "loaded_at": 1764450000, "refused": [{"code", "place", "message"}], "restart_for": ["listen.ops"]}
+    /// {"count": 3, "loaded_at": 1764450000, "last_change": {"added": 1, "kept": 2, "lost": 0},
+    ///  "refused": [{"code", "place", "message"}], "restart_for": ["listen.ops"]}
     /// ```
     pub(crate) fn as_json(&self, count: usize) -> Value {
         let told = self.0.load();
@@ -110,6 +115,9 @@ impl Standing {
         json!({
             "count": count,
             "loaded_at": told.loaded_at.as_secs(),
+            "last_change": told.last_change.map(|Change { added, kept, lost }| {
+                json!({ "added": added, "kept": kept, "lost": lost })
+            }),
             "refused": refused,
             "restart_for": told.restart_for,
         })
@@ -119,6 +127,43 @@ impl Standing {
         let mut told = (**self.0.load()).clone();
         change(&mut told);
         self.0.store(Arc::new(told));
+    }
+}
+
+/// How many rules came, stayed and went, by their names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Change {
+    added: usize,
+    kept: usize,
+    lost: usize,
+}
+
+impl Change {
+    fn between(before: &RuleSet, after: &RuleSet) -> Self {
+        let names =
+            |rules: &RuleSet| rules.iter().map(|rule| rule.name().to_owned()).collect::<BTreeSet<_>>();
+        let (before, after) = (names(before), names(after));
+        let kept = before.intersection(&after).count();
+        Self { added: after.len() - kept, kept, lost: before.len() - kept }
+    }
+
+    /// A file that was cut between two tables is as good as one from which rules were taken on purpose: nothing but how
+    /// many have gone tells of it.
+    fn tell(self, rules: usize) {
+        let Self { added, kept, lost } = self;
+        if rules == 0 {
+            tracing::warn!(rules, added, kept, lost, "new rules are in force: none, so nobody gets a token");
+        } else if lost > kept {
+            tracing::warn!(
+                rules,
+                added,
+                kept,
+                lost,
+                "new rules are in force, and more of those before are gone than are left: is the file whole?"
+            );
+        } else {
+            tracing::info!(rules, added, kept, lost, "new rules are in force");
+        }
     }
 }
 
@@ -177,8 +222,10 @@ impl Follower {
         let is_first = self.judged.is_none();
         let rules = config.settings.rules.clone();
         let count = rules.len();
-        let is_new = *state.issuer.current_rules() != rules;
+        let before = state.issuer.current_rules();
+        let is_new = *before != rules;
         if is_new {
+            let change = Change::between(&before, &rules);
             match state.issuer.set_rules(rules) {
                 Err(findings) => return self.refuse(found, &findings, state),
                 Ok(findings) => findings.iter().for_each(logging::tell),
@@ -186,8 +233,12 @@ impl Follower {
             let now = SystemClock.wall();
             state.metrics.count_rules_reload(true);
             state.metrics.set_rules(count, now);
-            state.rules.change(|told| told.loaded_at = now);
-            tracing::info!(rules = count, "new rules are in force");
+            state.metrics.count_rules_lost(change.lost);
+            state.rules.change(|told| {
+                told.loaded_at = now;
+                told.last_change = Some(change);
+            });
+            change.tell(count);
         } else if !is_first {
             tracing::info!(rules = count, "the configuration file holds the rules in force");
         }
@@ -241,3 +292,25 @@ const POLL: Duration = Duration::from_secs(15);
 const SETTLE: Duration = Duration::from_millis(50);
 /// Past that, what is there is judged as it is; the next event or poll looks again.
 const SETTLE_ATTEMPTS: u32 = 20;
+
+#[cfg(test)]
+mod tests {
+    use oneseal::Rule;
+
+    use super::*;
+
+    #[test]
+    fn rules_are_told_apart_by_their_names() {
+        let rule = |name: &&str| Rule::of_clusters(*name, ["c"], "{namespace}");
+        let rules = |names: &[&str]| RuleSet::new(names.iter().map(rule));
+        for (before, after, [added, kept, lost]) in [
+            (&["a", "b", "c"][..], &["c", "d"][..], [1, 1, 2]),
+            (&["a", "b"], &["b", "a"], [0, 2, 0]),
+            (&["a"], &[], [0, 0, 1]),
+            (&[], &["a"], [1, 0, 0]),
+        ] {
+            let change = Change::between(&rules(before), &rules(after));
+            assert_eq!(change, Change { added, kept, lost }, "{before:?} {after:?}");
+        }
+    }
+}

@@ -42,7 +42,7 @@ pub(crate) struct Args {
     /// For everything, further attempts included
     #[arg(long, value_name = "DURATION", value_parser = patience, default_value = "30s")]
     timeout: Duration,
-    /// Print one JSON object: token (or out, the file's name), kid, sub, aud, exp
+    /// Print one JSON object: token (or out, the file's name), kid, sub, aud, exp, and endpoint_host if it is not the issuer's
     #[arg(long)]
     json: bool,
 }
@@ -61,6 +61,12 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
     let request = Request { issuer, audience, proof, endpoint: token_endpoint, roots, patience: timeout };
     let exchanged = client::exchange(&request, &SystemClock).await?;
     warn_of_clock(&exchanged);
+    if let Some(host) = &exchanged.endpoint_host {
+        let issuer = &request.issuer;
+        output::complain(&format!(
+            "the proof went to {host}, which the discovery document of {issuer} names"
+        ));
+    }
     if let Some(path) = &out {
         files::replace_with_mode(path, exchanged.token.as_bytes(), mode.0)?;
     }
@@ -68,13 +74,16 @@ pub(crate) async fn run(args: Args, globals: &Globals) -> Result<Exit, Failure> 
 }
 
 fn tell(request: &Request, exchanged: &Exchanged, out: Option<PathBuf>, json: bool) -> Result<Exit, Failure> {
-    let Exchanged { token, kid, subject, expires_at, .. } = exchanged;
+    let Exchanged { token, kid, subject, expires_at, endpoint_host, .. } = exchanged;
     if json {
         let mut members =
             json!({ "kid": kid, "sub": subject, "aud": request.audience, "exp": expires_at.as_secs() });
         match out {
             Some(path) => members["out"] = Value::from(path.to_string_lossy()),
             None => members["token"] = Value::from(token.as_str()),
+        }
+        if let Some(host) = endpoint_host {
+            members["endpoint_host"] = Value::from(host.as_str());
         }
         return output::answer(members, Exit::Done);
     }

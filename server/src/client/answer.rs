@@ -7,6 +7,7 @@ use http::{HeaderMap, StatusCode, header};
 use oneseal::UnixTime;
 use oneseal_keystore::json;
 use oneseal_keystore::verify::UnverifiedJws;
+use oneseal_relying_party::fetch::delta_seconds;
 use serde_json::Value;
 use zeroize::Zeroizing;
 
@@ -32,6 +33,8 @@ pub(crate) struct Exchanged {
     pub(crate) expires_at: UnixTime,
     /// By how many seconds the issuer's clock is ahead of this machine's, as far as the answer tells.
     pub(crate) clock_ahead_s: i64,
+    /// Host and port of the endpoint, where the issuer's discovery document names one that is not on the issuer's own.
+    pub(crate) endpoint_host: Option<String>,
 }
 
 impl fmt::Debug for Exchanged {
@@ -79,10 +82,11 @@ pub(super) fn is_for_now(status: StatusCode) -> bool {
         || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT)
 }
 
-/// `Retry-After` in seconds (RFC 9110 section 10.2.3); a date is as good as nothing here.
+/// `Retry-After` in seconds (RFC 9110 section 10.2.3), of which a day is as long as any more; a date is as good as nothing
+/// here.
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
-    text.trim().parse().ok().map(Duration::from_secs)
+    delta_seconds(text).map(|asked| asked.min(LONGEST_ASKED))
 }
 
 /// Whether the token is the one that was asked for, as a relying party would see it that has the keys: it came from the
@@ -103,14 +107,21 @@ fn exchanged(request: &Request, body: &[u8], now: UnixTime) -> Result<Exchanged,
         return Err(format!("the token that came is not for {:?} alone", request.audience));
     }
     let subject = text("sub").filter(|subject| !subject.is_empty()).ok_or("the token names no subject")?;
-    let expires_at =
-        claims.get("exp").and_then(Value::as_i64).ok_or("the token does not say when it expires")?;
-    let left = members.get("expires_in").and_then(Value::as_i64);
+    let expires_at = claims
+        .get("exp")
+        .and_then(Value::as_i64)
+        .filter(|exp| (0..YEAR_10000).contains(exp))
+        .ok_or("the token does not say when it expires")?;
+    // Nothing but a hint: what is no life of a token says nothing of clocks.
+    let left =
+        members.get("expires_in").and_then(Value::as_i64).filter(|left| (0..YEAR_10000).contains(left));
     let clock_ahead_s = left.map_or(0, |left| expires_at.saturating_sub(left).saturating_sub(now.as_secs()));
     if expires_at <= now.as_secs() {
-        return Err(format!(
-            "the token that came has expired by this machine's clock, which is {clock_ahead_s} s off: set it"
-        ));
+        let clock = match clock_ahead_s {
+            ..=-2 => format!(", which is {} s ahead of the issuer's: set it", clock_ahead_s.unsigned_abs()),
+            _ => ": compare it with the issuer's".to_owned(),
+        };
+        return Err(format!("the token that came has expired by this machine's clock{clock}"));
     }
     Ok(Exchanged {
         token: Zeroizing::new(token.to_owned()),
@@ -118,6 +129,7 @@ fn exchanged(request: &Request, body: &[u8], now: UnixTime) -> Result<Exchanged,
         subject: subject.to_owned(),
         expires_at: UnixTime(expires_at),
         clock_ahead_s,
+        endpoint_host: None,
     })
 }
 
@@ -230,6 +242,10 @@ const NOT_REPEATED: &str = "(not repeated: it has a token in it)";
 const SHORTEST_PART: usize = 12;
 /// An issuer's own words with an audience of 255 bytes and the name of a rule in them.
 const MAX_TOLD: usize = 800;
+/// Who asks for more means "not today".
+const LONGEST_ASKED: Duration = Duration::from_secs(24 * 3600);
+/// 10000-01-01T00:00:00Z, one past the latest that RFC 3339 can write: as the verifier has it, "never expires" is no time.
+const YEAR_10000: i64 = 253_402_300_800;
 
 #[cfg(test)]
 mod tests {
@@ -289,7 +305,13 @@ mod tests {
             (set("aud", json!(["rp"])), "not for \"rp\" alone"),
             (set("sub", json!("")), "no subject"),
             (set("exp", json!("soon")), "when it expires"),
-            (set("exp", json!(NOW.as_secs())), "set it"),
+            (set("exp", json!(NOW.as_secs())), "3600 s ahead of the issuer's: set it"),
+            (set("exp", json!(1)), "ahead of the issuer's: set it"),
+            (set("exp", json!(i64::MAX)), "when it expires"),
+            (set("exp", json!(i64::MIN)), "when it expires"),
+            (set("exp", json!(u64::MAX)), "when it expires"),
+            (set("exp", json!(YEAR_10000)), "when it expires"),
+            (set("exp", json!(1e300)), "when it expires"),
             (body(|members, _| drop(members.insert("access_token".to_owned(), json!("canary")))), "no JWT"),
             (body(|members, _| drop(members.insert("access_token".to_owned(), json!(1)))), "no access_token"),
             (b"[]".to_vec(), "no JSON object"),
@@ -363,6 +385,32 @@ mod tests {
             assert!(told.contains(description), "{told}");
             let guesses = ["Of the proof", "A [[rule]] of the issuer's"];
             assert_eq!(guesses.iter().any(|guess| told.contains(guess)), is_guessed, "{told}");
+        }
+    }
+
+    #[test]
+    fn a_life_that_is_none_says_nothing_of_clocks() {
+        for left in
+            [json!(i64::MIN), json!(i64::MAX), json!(u64::MAX), json!(-1), json!(1e300), json!("3600")]
+        {
+            let body = body(|members, _| drop(members.insert("expires_in".to_owned(), left.clone())));
+            assert_eq!(exchanged(&request(), &body, NOW).expect("good").clock_ahead_s, 0, "{left}");
+        }
+    }
+
+    #[test]
+    fn whatever_pause_is_asked_for_is_a_day_at_most() {
+        let asked = |text: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("retry-after", http::HeaderValue::from_static(text));
+            retry_after(&headers).map(|asked| asked.as_secs())
+        };
+        assert_eq!(asked(" 7 "), Some(7));
+        for text in ["18446744073709551615", "18446744073709551616", "99999999999999999999999", "86401"] {
+            assert_eq!(asked(text), Some(24 * 3600), "{text}");
+        }
+        for text in ["", "-1", "+1", "1.5", "1e3", "soon", "Wed, 21 Oct 2015 07:28:00 GMT"] {
+            assert_eq!(asked(text), None, "{text}");
         }
     }
 

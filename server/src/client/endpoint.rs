@@ -1,12 +1,13 @@
 //! Where the proof is sent, and what it means when nobody answers there.
 
-use http::StatusCode;
+use http::uri::Scheme;
+use http::{StatusCode, Uri};
 use oneseal_keystore::IssuerUrl;
 use oneseal_relying_party::Discovery;
 use oneseal_relying_party::fetch::{FetchError, Fetched, Fetcher};
 
-use super::answer;
 use super::setback::Setback;
+use super::{Request, answer};
 use crate::cli::UNTRUSTED;
 use crate::exit::Failure;
 use crate::refusals::TOKEN_NO_ENDPOINT;
@@ -45,6 +46,20 @@ pub(super) async fn of(fetcher: &Fetcher, issuer: &IssuerUrl) -> Result<String, 
     }
 }
 
+/// Host and port of `url`, if discovery named it and they are not the issuer's.
+pub(super) fn elsewhere(request: &Request, url: &str) -> Option<String> {
+    let named = place(url)?;
+    let is_elsewhere = request.endpoint.is_none() && place(request.issuer.as_str()).as_ref() != Some(&named);
+    let (host, port) = named;
+    is_elsewhere.then(|| format!("{host}:{port}"))
+}
+
+fn place(url: &str) -> Option<(String, u16)> {
+    let uri: Uri = url.parse().ok()?;
+    let standard = if uri.scheme() == Some(&Scheme::HTTP) { 80 } else { 443 };
+    Some((uri.host()?.to_ascii_lowercase(), uri.port_u16().unwrap_or(standard)))
+}
+
 /// What it means that nothing came from `url`.
 pub(super) fn no_answer(url: &str, error: FetchError) -> Setback {
     let never = |message| Setback::never(Failure::refused(message).with_code(TOKEN_NO_ENDPOINT));
@@ -73,4 +88,37 @@ fn not_there(url: &str, answered: &Fetched) -> Setback {
 
 fn none(message: String) -> Setback {
     Setback::never(Failure::refused(message).with_code(TOKEN_NO_ENDPOINT))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::Proof;
+    use super::*;
+
+    #[test]
+    fn an_endpoint_that_is_not_on_the_issuers_host_is_told_unless_it_was_named_here() {
+        let mut request = Request {
+            issuer: IssuerUrl::parse("https://oidc.example/a", "test").expect("good"),
+            audience: "rp".to_owned(),
+            proof: Proof::SubjectToken("x".into()),
+            endpoint: None,
+            roots: Vec::new(),
+            patience: Duration::ZERO,
+        };
+        for own in ["https://oidc.example/token", "https://OIDC.example:443/a/token"] {
+            assert_eq!(elsewhere(&request, own), None, "{own}");
+        }
+        for (url, host) in [
+            ("https://sts.example/token", "sts.example:443"),
+            ("https://oidc.example:8443/a/token", "oidc.example:8443"),
+            ("http://oidc.example/token", "oidc.example:80"),
+            ("https://oidc.example.evil.example/token", "oidc.example.evil.example:443"),
+        ] {
+            assert_eq!(elsewhere(&request, url).as_deref(), Some(host));
+        }
+        request.endpoint = Some("https://sts.example/token".to_owned());
+        assert_eq!(elsewhere(&request, "https://sts.example/token"), None);
+    }
 }

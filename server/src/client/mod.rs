@@ -5,8 +5,10 @@
 //!    (once)                        (read each time)    ├─► 429, 5xx, no answer: again, while there is time
 //!                                                      └─► any other refusal: told with what may be wrong, never again
 //! ```
-//! The proof goes to the issuer's own endpoint and to nobody else: no redirect is followed, and plain http is for this
-//! machine. Neither proof nor token stands in any error.
+//! The proof goes to the endpoint that the issuer's own discovery document names, read over https, or to the one that is
+//! named here, and nowhere else: no redirect is followed, and plain http is for this machine. That endpoint may be on
+//! another host than the issuer, which an issuer behind a CDN wants; then it is told which. Neither proof nor token stands
+//! in any error.
 
 mod answer;
 mod endpoint;
@@ -59,7 +61,10 @@ pub(crate) async fn exchange(request: &Request, clock: &dyn Clock) -> Result<Exc
     loop {
         let left = end.since(clock.boot());
         let setback = match one(request, &mut endpoint, left, clock).await {
-            Ok(exchanged) => return Ok(exchanged),
+            Ok(exchanged) => {
+                let endpoint_host = endpoint.and_then(|url| endpoint::elsewhere(request, &url));
+                return Ok(Exchanged { endpoint_host, ..exchanged });
+            }
             Err(setback) => setback,
         };
         let pause = match setback.again {

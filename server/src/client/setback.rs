@@ -66,17 +66,19 @@ impl Setback {
 }
 
 /// How long to wait before the attempt after this one, counted from 0: twice as long each time, up to 8 s, and never
-/// less than the server asks for. `random` spreads many pods that begin together: over half of the one, and a fifth beyond
-/// the other.
+/// less than the server asks for, whatever that is. `random` spreads many pods that begin together: over half of the one,
+/// and a fifth beyond the other.
 pub(super) fn pause(attempt: u32, asked: Option<Duration>, random: u8) -> Duration {
-    let part = |span: Duration| span * u32::from(random) / u32::from(u8::MAX);
+    let part = |span: Duration| span.saturating_mul(u32::from(random)) / u32::from(u8::MAX);
     let most = (FIRST * 2_u32.saturating_pow(attempt)).min(LONGEST);
     let own = most / 2 + part(most / 2);
-    asked.map_or(own, |asked| own.max(asked + part(asked / 5)))
+    asked.map_or(own, |asked| own.max(asked.saturating_add(part((asked / 5).min(LONGEST_SPREAD)))))
 }
 
 const FIRST: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(8);
+/// Beyond what the server asks for.
+const LONGEST_SPREAD: Duration = Duration::from_secs(3600);
 
 #[cfg(test)]
 mod tests {
@@ -98,5 +100,10 @@ mod tests {
         assert_eq!(pause(0, Some(ten), 0), ten);
         assert_eq!(pause(0, Some(ten), 255), Duration::from_secs(12));
         assert_eq!(pause(9, Some(Duration::ZERO), 255), LONGEST, "at once is not what it means");
+        for asked in [Duration::from_secs(u64::MAX), Duration::MAX, Duration::MAX - Duration::from_nanos(1)] {
+            for random in [0, 1, 255] {
+                assert!(pause(u32::MAX, Some(asked), random) >= asked, "{asked:?}");
+            }
+        }
     }
 }

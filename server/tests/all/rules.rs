@@ -119,6 +119,19 @@ fn new_rules_are_in_force_without_a_restart_and_what_is_broken_keeps_the_last_go
     replace(&place, &tables(&place, "", &[]));
     until("no rules", || (!is_minted(&server, "d")).then_some(()));
     assert_eq!(status(&server)["count"], 0);
+    let told = until("the warning", || lines(&server, "nobody gets a token").pop());
+    assert_eq!((&told["level"], &told["lost"]), (&"WARN".into(), &1.into()), "{told}");
+    assert_eq!(status(&server)["last_change"], serde_json::json!({"added": 0, "kept": 0, "lost": 1}));
+
+    // Cut between two tables, a file is as good as any: the numbers tell.
+    replace(&place, &tables(&place, "", &["a", "b", "c"]));
+    until("three rules", || is_minted(&server, "c").then_some(()));
+    replace(&place, &tables(&place, "", &["a"]));
+    until("the first of them", || (!is_minted(&server, "c")).then_some(()));
+    let told = until("the warning", || lines(&server, "is the file whole?").pop());
+    assert_eq!((&told["kept"], &told["lost"]), (&1.into(), &2.into()), "{told}");
+    assert_eq!(told["level"], "WARN");
+    assert_eq!(metric(&server, "oneseal_rules_lost_total"), "4");
 }
 
 /// The whole configuration with rules for these audiences, which stands nowhere yet.
