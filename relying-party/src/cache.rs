@@ -24,6 +24,8 @@ pub(crate) struct State {
     attempts: u64,
     running: bool,
     started_at: Option<BootTime>,
+    /// When the last attempt began that was made to look again.
+    looked_again_at: Option<BootTime>,
     /// In a row, since the last success.
     failures: u32,
     good: Option<Good>,
@@ -49,6 +51,8 @@ pub(crate) enum Observation<'a> {
     Tick,
     /// The caller wants fresh keys whatever is held.
     Refresh,
+    /// A key of somebody else is believed only after another look at these; see `sightings`.
+    LookAgain,
     /// The running attempt ended: with a good set whose issuer names this `max-age`, or not.
     Ended(Result<Option<Duration>, ()>),
 }
@@ -89,6 +93,7 @@ impl State {
             attempts: 0,
             running: false,
             started_at: None,
+            looked_again_at: None,
             failures: 0,
             good: None,
             absent: Absent::default(),
@@ -108,6 +113,8 @@ impl State {
             Observation::Tick => Action::Use,
             Observation::Refresh if self.running => Action::Wait(self.attempts),
             Observation::Refresh => Action::Start(self.start(now)),
+            Observation::LookAgain if self.running => Action::Wait(self.attempts),
+            Observation::LookAgain => self.look_again(now),
             Observation::Ended(outcome) => {
                 self.end(outcome, now);
                 Action::Use
@@ -181,6 +188,17 @@ impl State {
             _ if is_current => Action::Unknown,
             _ => Action::Unavailable { retry_after: left },
         }
+    }
+
+    /// Has an interval of its own: it takes a good signature, so no flood of unknown kids can use it up.
+    fn look_again(&mut self, now: BootTime) -> Action {
+        let since = self.looked_again_at.map(|then| now.since(then));
+        let left = since.map_or(Duration::ZERO, |since| UNKNOWN_KID_INTERVAL.saturating_sub(since));
+        if !left.is_zero() {
+            return Action::Unavailable { retry_after: left };
+        }
+        self.looked_again_at = Some(now);
+        Action::Start(self.start(now))
     }
 
     fn start(&mut self, now: BootTime) -> u64 {
@@ -400,6 +418,19 @@ mod tests {
         end(&mut state, Ok(None), 1060);
         assert_eq!(doubted(&mut state, 1089), Action::Use);
         assert_eq!(doubted(&mut state, 1090), Action::UseAndStart(4));
+    }
+
+    #[test]
+    fn another_look_has_an_interval_of_its_own_and_leaves_that_of_unknown_kids_alone() {
+        let mut state = warm();
+        let look = |state: &mut State, now| state.step(Observation::LookAgain, at(now));
+        assert_eq!(look(&mut state, 1002), Action::Start(2));
+        assert_eq!(look(&mut state, 1003), Action::Wait(2));
+        end(&mut state, Err(()), 1003);
+        assert_eq!(look(&mut state, 1004), unavailable(28));
+        assert_eq!(missing(&mut state, "x", 1032), Action::Start(3));
+        end(&mut state, Ok(None), 1032);
+        assert_eq!(look(&mut state, 1033), Action::Start(4));
     }
 
     #[test]

@@ -76,11 +76,20 @@ impl KeySet {
     /// [`Invalid::UnknownKid`], which fresh keys may cure, as they may [`Invalid::AmbiguousKey`];
     /// [`Invalid::Algorithm`].
     pub(crate) fn choose(&self, jws: &UnverifiedJws<'_>, now: BootTime) -> Result<&Verifier, Invalid> {
+        self.choose_held(jws, now).map(|(_, verifier)| verifier)
+    }
+
+    /// The same, with the key that it belongs to.
+    pub(crate) fn choose_held(
+        &self,
+        jws: &UnverifiedJws<'_>,
+        now: BootTime,
+    ) -> Result<(&Held, &Verifier), Invalid> {
         if let Some(kid) = jws.kid() {
             let key = self.named(kid, now).ok_or(Invalid::UnknownKid)?;
-            return key.verifier(jws.algorithm()).ok_or(Invalid::Algorithm);
+            return key.fitting(jws.algorithm()).ok_or(Invalid::Algorithm);
         }
-        let mut fitting = self.keys.iter().filter_map(|key| key.verifier(jws.algorithm()));
+        let mut fitting = self.keys.iter().filter_map(|key| key.fitting(jws.algorithm()));
         match (fitting.next(), fitting.next()) {
             (Some(only), None) => Ok(only),
             _ => Err(Invalid::AmbiguousKey),
@@ -90,6 +99,11 @@ impl KeySet {
     /// The published `kid`s, in the document's order.
     pub(crate) fn kids(&self) -> impl Iterator<Item = &KeyId> {
         self.named_keys().map(|key| key.kid())
+    }
+
+    /// The published keys' names by RFC 7638, whatever the document calls them.
+    pub(crate) fn thumbprints(&self) -> impl Iterator<Item = KeyId> {
+        self.keys.iter().map(|key| key.thumbprint())
     }
 
     /// The published keys that have a `kid`.
@@ -155,6 +169,14 @@ pub(crate) struct Held {
 impl Held {
     pub(crate) fn kid(&self) -> &KeyId {
         self.first.kid()
+    }
+
+    pub(crate) fn thumbprint(&self) -> KeyId {
+        self.key.thumbprint()
+    }
+
+    fn fitting(&self, algorithm: Algorithm) -> Option<(&Self, &Verifier)> {
+        self.verifier(algorithm).map(|verifier| (self, verifier))
     }
 
     fn verifier(&self, algorithm: Algorithm) -> Option<&Verifier> {

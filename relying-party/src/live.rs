@@ -18,6 +18,7 @@ use tokio::task::JoinSet;
 use crate::cache::{Action, Need, Observation, State};
 use crate::error::{Invalid, SourceError, Unavailable, VerifyError};
 use crate::keyset::KeySet;
+use crate::sightings::{Moment, Sighting, Sightings};
 use crate::source::{Fresh, Source};
 
 /// The keys of one issuer.
@@ -104,6 +105,34 @@ impl Live {
         self.shared.good.load().as_ref().map(|good| Arc::clone(&good.keys))
     }
 
+    /// What the reads until now say of a key; none before the first good one.
+    pub(crate) fn sighting(&self, key: &KeyId) -> Option<Sighting> {
+        self.shared.good.load().as_ref().map(|good| good.sightings.of(key))
+    }
+
+    /// Sees to it that a good read began after `moment`.
+    ///
+    /// # Errors
+    /// [`Unavailable`] if none did, and none may be made just now.
+    pub(crate) async fn look_again(&self, moment: Moment) -> Result<(), Unavailable> {
+        while self.shared.good.load().as_ref().is_none_or(|good| good.sightings.last_read() <= moment) {
+            let now = self.shared.clock.boot();
+            let action = self.shared.book().state.step(Observation::LookAgain, now);
+            match action {
+                Action::Start(number) => {
+                    self.launch(number);
+                    self.shared.ended(number).await;
+                }
+                Action::Wait(number) => self.shared.ended(number).await,
+                Action::Unavailable { retry_after } => {
+                    return Err(Unavailable { cause: self.shared.book().cause.clone(), retry_after });
+                }
+                Action::Use | Action::UseAndStart(_) | Action::Unknown => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
     async fn carry_out(&self, observation: Observation<'_>) {
         let action = {
             let now = self.shared.clock.boot();
@@ -150,6 +179,7 @@ struct Book {
 struct GoodSet {
     keys: Arc<KeySet>,
     refresh_at: BootTime,
+    sightings: Sightings,
 }
 
 impl Shared {
@@ -183,12 +213,12 @@ impl Shared {
         let _ = self.ended.subscribe().wait_for(|ended| *ended >= number).await;
     }
 
-    fn end(&self, number: u64, outcome: Result<Fresh, Option<SourceError>>) {
+    fn end(&self, number: u64, outcome: Result<(Fresh, Moment), Option<SourceError>>) {
         let now = self.clock.boot();
         {
             let mut book = self.book();
             match outcome {
-                Ok(fresh) => self.publish(&mut book, fresh, now),
+                Ok((fresh, began)) => self.publish(&mut book, fresh, began, now),
                 Err(cause) => {
                     book.state.step(Observation::Ended(Err(())), now);
                     book.cause = cause.map(Arc::new);
@@ -198,9 +228,12 @@ impl Shared {
         self.ended.send_replace(number);
     }
 
-    fn publish(&self, book: &mut Book, fresh: Fresh, now: BootTime) {
+    fn publish(&self, book: &mut Book, fresh: Fresh, began: Moment, now: BootTime) {
         let Fresh { mut keys, mut max_age } = fresh;
         let before = self.good.load();
+        // Whose a key is does not end with the limit up to which a set is used.
+        let known = before.as_ref().map(|before| &before.sightings);
+        let sightings = Sightings::after(known, began, keys.thumbprints());
         if let Some(before) = before.as_ref().filter(|_| book.state.is_usable(now)) {
             keys = keys.after(&before.keys, book.state.started_at().unwrap_or(now));
         }
@@ -213,7 +246,7 @@ impl Shared {
         book.state.step(Observation::Ended(Ok(max_age)), now);
         book.cause = None;
         let refresh_at = book.state.refresh_at().unwrap_or(now);
-        self.good.store(Some(Arc::new(GoodSet { keys: Arc::new(keys), refresh_at })));
+        self.good.store(Some(Arc::new(GoodSet { keys: Arc::new(keys), refresh_at, sightings })));
     }
 
     fn unavailable(&self, retry_after: Duration) -> VerifyError {
@@ -248,10 +281,11 @@ struct Attempt {
 
 impl Attempt {
     async fn run(mut self) {
+        let began = Moment::next();
         let outcome = self.shared.source.read(self.shared.clock.boot()).await;
         self.log(&outcome);
         self.ended = true;
-        self.shared.end(self.number, outcome.map_err(Some));
+        self.shared.end(self.number, outcome.map(|fresh| (fresh, began)).map_err(Some));
     }
 
     fn log(&self, outcome: &Result<Fresh, SourceError>) {

@@ -16,6 +16,7 @@ use crate::claims::{Claims, Expected};
 use crate::error::{Invalid, Unavailable, VerifyError};
 use crate::keyset::{Dropped, KeySet};
 use crate::live::Live;
+use crate::sightings::{Moment, Sighting};
 
 /// Trusts one issuer for one audience. Cheap to clone; all clones share the keys, and two relying parties never do,
 /// so a `kid` of one issuer means nothing at another.
@@ -74,6 +75,34 @@ impl RelyingParty {
         let Ok((jws, _)) = self.inner.open(token) else { return false };
         let Some(keys) = self.inner.live.keys_in_use() else { return false };
         self.inner.verify(&jws, &keys).is_ok()
+    }
+
+    /// The key that is held now and has signed this token of our issuer, by its RFC 7638 thumbprint: the name by which
+    /// [`sighting`](Self::sighting) knows it. Fetches nothing.
+    pub fn signing_key(&self, token: &str) -> Option<KeyId> {
+        let (jws, _) = self.inner.open(token).ok()?;
+        let keys = self.inner.live.keys_in_use()?;
+        let (held, verifier) = keys.choose_held(&jws, self.inner.clock.boot()).ok()?;
+        jws.verify(verifier).ok()?;
+        Some(held.thumbprint())
+    }
+
+    /// Since when a key is in the issuer's set, among all reads of all relying parties of this process; none before the
+    /// first good read. The key is named by its RFC 7638 thumbprint.
+    pub fn sighting(&self, key: &KeyId) -> Option<Sighting> {
+        self.inner.live.sighting(key)
+    }
+
+    /// Sees to it that a good read of the keys began after `moment`: fetches, or joins a fetch that runs, unless one did.
+    /// At most one fetch in 30 s is made for it.
+    ///
+    /// # Errors
+    /// [`Unavailable`] if there is none yet; the last good set stays.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing: the fetch goes on.
+    pub async fn look_again(&self, moment: Moment) -> Result<(), Unavailable> {
+        self.inner.live.look_again(moment).await
     }
 
     /// Fetches the issuer's keys now, or joins a fetch that runs: to warm up before serving, not once per token.

@@ -2,17 +2,22 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use oneseal::keystore::material::PrivateKey;
-use oneseal::keystore::{Signer, findings::Code};
+use oneseal::keystore::{KeyId, Signer, findings::Code};
 use oneseal::proofs::{Cluster, ClusterBuilder, Grant, KubernetesProof, Proof, ProofError, Review};
 use oneseal::{Algorithm, Findings, Strength, Voucher};
+use oneseal_relying_party::{KeyDocument, KeySource, KeySourceError};
 use oneseal_testing::FixedClock;
 use serde_json::{Value, json};
 
-use crate::support::{AUDIENCE, ES256, ES256_OTHER, NOW, URL, audience, bare, pod, segment, start};
+use crate::support::{
+    AUDIENCE, ES256, ES256_OTHER, ES256_THIRD, NOW, URL, audience, bare, pod, segment, start,
+};
 
 const CLUSTER: &str = "https://kubernetes.default.svc.cluster.local";
 
@@ -25,10 +30,14 @@ impl Authority {
         Self(Signer::new(&key, Algorithm::Es256, key.public().thumbprint()).unwrap(), key)
     }
 
-    fn jwks(&self) -> String {
+    fn jwk(&self) -> String {
         let mut key = String::new();
         self.1.public().write_jwk(&mut key, Algorithm::Es256, self.0.kid());
-        format!(r#"{{"keys":[{key}]}}"#)
+        key
+    }
+
+    fn jwks(&self) -> String {
+        format!(r#"{{"keys":[{}]}}"#, self.jwk())
     }
 
     fn sign(&self, claims: &Value) -> String {
@@ -307,5 +316,196 @@ fn every_metric_of_reviews_is_documented() {
         ["authenticated", "refused", "full", "throttled", "denied", "unauthenticated", "unavailable"]
     {
         assert!(told.contains(&format!("cluster=\"prod\",result=\"{result}\"}} 0\n")), "{result}: {told}");
+    }
+}
+
+/// What stands at a cluster's key endpoint, and how often it was read. None: it cannot be read.
+#[derive(Debug, Default)]
+struct Endpoint {
+    keys: Mutex<Option<String>>,
+    reads: AtomicUsize,
+}
+
+impl Endpoint {
+    fn publish(&self, authorities: &[&Authority]) {
+        let keys: Vec<String> = authorities.iter().map(|authority| authority.jwk()).collect();
+        *self.keys.lock().unwrap() = Some(format!(r#"{{"keys":[{}]}}"#, keys.join(",")));
+    }
+
+    fn break_down(&self) {
+        *self.keys.lock().unwrap() = None;
+    }
+
+    fn reads(&self) -> usize {
+        self.reads.load(Ordering::SeqCst)
+    }
+}
+
+impl KeySource for Endpoint {
+    fn read(&self) -> BoxFuture<'_, Result<KeyDocument, KeySourceError>> {
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        let keys = self.keys.lock().unwrap().clone();
+        Box::pin(async move {
+            let jwks = keys.ok_or_else(|| KeySourceError("it is down".into()))?;
+            Ok(KeyDocument { jwks: jwks.into(), max_age: None })
+        })
+    }
+}
+
+/// Two clusters with one issuer: `a`, and `b`, which is hostile in some tests.
+struct Namesakes {
+    a: Arc<Endpoint>,
+    b: Arc<Endpoint>,
+    clock: Arc<FixedClock>,
+    proof: KubernetesProof,
+}
+
+impl Namesakes {
+    fn new(a: &[&Authority], b: &[&Authority]) -> Self {
+        let (clock, endpoint) = (Arc::new(FixedClock::at(NOW)), Arc::<Endpoint>::default);
+        let (one, other) = (endpoint(), endpoint());
+        one.publish(a);
+        other.publish(b);
+        let cluster = |name: &str, endpoint: &Arc<Endpoint>| {
+            offline(name).keys_from(endpoint.clone()).clock(clock.clone())
+        };
+        let proof = proof([cluster("a", &one), cluster("b", &other)]);
+        Self { a: one, b: other, clock, proof }
+    }
+
+    /// Whose a token of `authority` is, or why it is nobody's.
+    async fn whose(&self, authority: &Authority) -> String {
+        match self.proof.verify(&authority.sign(&claims())).await {
+            Ok(workload) => match workload.vouched_by() {
+                Voucher::Cluster(name) => name.clone(),
+                other => panic!("{other:?}"),
+            },
+            Err(error) if error.retry_after().is_some() => format!("later: {}", error.reason()),
+            Err(error) => error.reason().to_owned(),
+        }
+    }
+
+    fn pass(&self, seconds: u64) {
+        self.clock.advance_boot(Duration::from_secs(seconds));
+    }
+
+    fn reads(&self) -> (usize, usize) {
+        (self.a.reads(), self.b.reads())
+    }
+}
+
+fn authorities() -> [Authority; 3] {
+    [ES256, ES256_OTHER, ES256_THIRD].map(Authority::new)
+}
+
+#[tokio::test]
+async fn who_publishes_a_neighbours_next_key_first_gets_none_of_its_tokens() {
+    let [a1, b1, a2] = authorities();
+    let world = Namesakes::new(&[&a1], &[&b1]);
+    assert_eq!([world.whose(&a1).await, world.whose(&b1).await], ["a", "b"]);
+    // a signs with a new key, b has published it before we have read it at a.
+    world.a.break_down();
+    world.b.publish(&[&b1, &a2]);
+    world.pass(31);
+    world.proof.probe().await;
+    world.a.publish(&[&a1, &a2]);
+    assert_eq!(world.whose(&a2).await, "shared_key", "a is read anew, and has it as well");
+    assert_eq!([world.whose(&a1).await, world.whose(&b1).await], ["a", "b"]);
+    // The same with a that cannot be read: nobody can tell, and nobody is asked.
+    let world = Namesakes::new(&[&a1], &[&b1]);
+    assert_eq!([world.whose(&a1).await, world.whose(&b1).await], ["a", "b"]);
+    world.a.break_down();
+    world.b.publish(&[&b1, &a2]);
+    world.pass(31);
+    assert_eq!(world.whose(&a2).await, "later: keys_unavailable");
+    assert_eq!([world.whose(&a1).await, world.whose(&b1).await], ["a", "b"]);
+    // b drops it again, a is there again: a's.
+    world.a.publish(&[&a1, &a2]);
+    world.b.publish(&[&b1]);
+    world.pass(31);
+    assert_eq!(world.whose(&a2).await, "a");
+}
+
+#[tokio::test]
+async fn who_publishes_a_neighbours_current_key_stops_nobody() {
+    let [a1, b1, _] = authorities();
+    let world = Namesakes::new(&[&a1], &[&b1]);
+    assert!(world.proof.probe().await.is_empty());
+    world.b.publish(&[&b1, &a1]);
+    for _ in 0..3 {
+        world.pass(301);
+        assert!(world.proof.probe().await.is_empty());
+        assert_eq!([world.whose(&a1).await, world.whose(&b1).await], ["a", "b"]);
+    }
+    // Not even while a's own set lacks it for a moment, or for good.
+    world.a.publish(&[&authorities()[2]]);
+    world.pass(31);
+    assert!(world.proof.probe().await.is_empty());
+    assert_eq!(world.whose(&a1).await, "a", "held until a second read");
+    world.pass(31);
+    assert!(world.proof.probe().await.is_empty());
+    assert_eq!(world.whose(&a1).await, "shared_key", "it was a's, so it is not b's");
+}
+
+#[tokio::test]
+async fn at_a_fresh_start_a_key_of_two_is_nobodys_until_one_drops_it() {
+    let [a1, b1, _] = authorities();
+    let world = Namesakes::new(&[&a1], &[&b1, &a1]);
+    assert_eq!(world.whose(&a1).await, "shared_key");
+    assert_eq!(world.whose(&b1).await, "b");
+    world.b.publish(&[&b1]);
+    world.pass(31);
+    assert_eq!(world.whose(&a1).await, "a");
+}
+
+#[tokio::test]
+async fn a_namesake_that_was_never_read_leaves_the_keys_of_the_other_open() {
+    let [a1, b1, _] = authorities();
+    let world = Namesakes::new(&[&a1], &[&b1, &a1]);
+    world.a.break_down();
+    for _ in 0..3 {
+        assert_eq!(world.whose(&a1).await, "later: keys_unavailable");
+        assert_eq!(world.whose(&b1).await, "later: keys_unavailable");
+        world.pass(31);
+    }
+    world.a.publish(&[&a1]);
+    assert_eq!(world.whose(&b1).await, "b");
+    assert_eq!(world.whose(&a1).await, "shared_key");
+    world.a.break_down();
+    world.pass(3600);
+    assert_eq!(world.whose(&b1).await, "b", "an outage of a later on is not one of b");
+}
+
+#[tokio::test]
+async fn an_honest_new_key_works_at_once_and_costs_the_other_one_more_read() {
+    let [a1, b1, a2] = authorities();
+    let world = Namesakes::new(&[&a1], &[&b1]);
+    assert!(world.proof.probe().await.is_empty());
+    assert_eq!(world.reads(), (2, 2));
+    assert_eq!([world.whose(&a1).await, world.whose(&b1).await], ["a", "b"]);
+    assert_eq!(world.reads(), (2, 2));
+    world.a.publish(&[&a1, &a2]);
+    world.pass(31);
+    assert_eq!(world.whose(&a2).await, "a");
+    assert_eq!(world.reads(), (3, 4), "each for the unknown kid, and b once more");
+    assert_eq!([world.whose(&a1).await, world.whose(&b1).await, world.whose(&a2).await], ["a", "b", "a"]);
+    assert_eq!(world.reads(), (3, 4));
+}
+
+#[tokio::test]
+async fn a_flood_of_unknown_kids_costs_each_namesake_a_read_in_thirty_seconds() {
+    let [a1, b1, stranger] = authorities();
+    let world = Namesakes::new(&[&a1], &[&b1]);
+    assert_eq!([world.whose(&a1).await, world.whose(&b1).await], ["a", "b"]);
+    let before = world.reads();
+    for round in 1..=3 {
+        world.pass(30);
+        for n in 0..50 {
+            let kid = KeyId::parse(&format!("k{round}-{n}")).unwrap();
+            let signer = Signer::new(&stranger.1, Algorithm::Es256, kid).unwrap();
+            let token = signer.sign_blocking(claims().to_string().as_bytes()).unwrap();
+            assert_eq!(reason(world.proof.verify(&token).await), "unknown_kid");
+        }
+        assert_eq!(world.reads(), (before.0 + round, before.1 + round));
     }
 }

@@ -23,6 +23,7 @@ pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 pub(crate) const RS256: &str = include_str!("../fixtures/rs256.pem");
 pub(crate) const ES256: &str = include_str!("../fixtures/es256.pem");
 pub(crate) const ES256_OTHER: &str = include_str!("../fixtures/es256-other.pem");
+pub(crate) const ES256_THIRD: &str = include_str!("../fixtures/es256-third.pem");
 
 /// An issuer whose tasks run, with everything a test wants to turn.
 pub(crate) struct Running {

@@ -12,7 +12,7 @@ use oneseal_keystore::findings::{Code, Findings, chain};
 use oneseal_keystore::{IssuerUrl, KeyId, PublicKey, json};
 #[cfg(feature = "kubernetes")]
 use oneseal_providers::kubernetes::{ApiServer, ApiServerError, ApiServerOptions};
-use oneseal_relying_party::{AudienceForm, Builder as Verifier, RelyingParty};
+use oneseal_relying_party::{AudienceForm, Builder as Verifier, KeySource, RelyingParty};
 
 use super::codes::*;
 #[cfg(feature = "kubernetes")]
@@ -61,6 +61,7 @@ enum Keys {
     Uri(String),
     File(KeyFile),
     Given(Bytes),
+    From(Arc<dyn KeySource>),
 }
 
 /// A cluster whose service accounts' tokens prove who a workload is.
@@ -137,6 +138,12 @@ impl ClusterBuilder {
     /// Its keys are those of this JWKS (`kubectl get --raw /openid/v1/jwks`), for ever.
     pub fn jwks(mut self, jwks: impl Into<Bytes>) -> Self {
         self.keys = Keys::Given(jwks.into());
+        self
+    }
+
+    /// Reads its keys in a way of the caller's own.
+    pub fn keys_from(mut self, source: Arc<dyn KeySource>) -> Self {
+        self.keys = Keys::From(source);
         self
     }
 
@@ -291,7 +298,7 @@ impl ClusterBuilder {
         match &self.keys {
             Keys::Given(jwks) => Ok(thumbprints(jwks).unwrap_or_default()),
             Keys::File(file) => file.read_now().and_then(|jwks| thumbprints(&jwks)),
-            Keys::Api | Keys::Discovery | Keys::Uri(_) => Ok(BTreeSet::new()),
+            Keys::Api | Keys::Discovery | Keys::Uri(_) | Keys::From(_) => Ok(BTreeSet::new()),
         }
     }
 
@@ -305,6 +312,7 @@ impl ClusterBuilder {
             Keys::Uri(uri) => verifier.jwks_uri(uri),
             Keys::File(file) => verifier.keys_from(Arc::new(file.clone())),
             Keys::Given(jwks) => verifier.jwks(jwks.clone()),
+            Keys::From(source) => verifier.keys_from(Arc::clone(source)),
         }
     }
 }

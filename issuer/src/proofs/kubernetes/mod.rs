@@ -7,8 +7,8 @@
 //!
 //! Offline first: only a token whose signature, audience, life and account are good costs its API server a question, and
 //! nobody else ever sees it. The cluster whose key verified it *is* its cluster: several may have one issuer string, as
-//! every cluster of kubeadm has, and a token of one says nothing to another. A key that two of them share would make
-//! that undecidable, and is refused by name.
+//! every cluster of kubeadm has, and a token of one says nothing to another. Among those a key is of the one where it was
+//! first, see `owner`.
 //!
 //! The review (TokenReview) is there for what a signature cannot say: that the pod and the account still are. A server that
 //! cannot be asked, or that answers anything but what it was asked, leaves the token undecided: 503, never a refusal.
@@ -62,6 +62,7 @@ pub struct KubernetesProof {
 
 struct Inner {
     clusters: Vec<Cluster>,
+    told: owner::Told,
     metrics: Registry,
 }
 
@@ -88,7 +89,7 @@ impl KubernetesProof {
         let mut metrics = Registry::with_prefix("oneseal");
         #[cfg(feature = "kubernetes")]
         reviewer::register(&mut metrics, &mut clusters);
-        Ok(Self { inner: Arc::new(Inner { clusters, metrics }) })
+        Ok(Self { inner: Arc::new(Inner { clusters, told: owner::Told::default(), metrics }) })
     }
 
     /// What is worth knowing about how they are set up: `cluster.unreviewed`.
@@ -106,7 +107,7 @@ impl KubernetesProof {
     }
 
     async fn prove(&self, token: &str) -> Result<VerifiedWorkload, ProofError> {
-        let (cluster, verified) = owner::judge(self.clusters(), token).await?;
+        let (cluster, verified) = owner::judge(self.clusters(), &self.inner.told, token).await?;
         let claims = verified.claims.as_map();
         let account = Account::read(claims).map_err(|why| {
             ProofError::invalid("not_a_service_account", format!("the token is no service account's: {why}"))

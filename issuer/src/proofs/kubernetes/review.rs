@@ -2,7 +2,8 @@
 //!
 //! An answer is believed if it says of the account, the pod and the audience exactly what the token itself says, which the
 //! cluster's key has signed. One that says something else does not come from the server that signed the token, or not
-//! unchanged: that says nothing about the token.
+//! unchanged: that says nothing about the token. A no is believed if it is one about the token, in the words of
+//! kube-apiserver for that; in any other it may be the server's own means that failed.
 
 use std::collections::BTreeMap;
 
@@ -24,14 +25,14 @@ pub(super) fn question(token: &str, audience: &str) -> Value {
 }
 
 /// What an answer says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The account is there, and so is all that the token is bound to.
     Authenticated,
     /// Something of it is gone, or the token was revoked.
     Refused,
-    /// The server could not look.
-    Undecided,
+    /// It is no judgement of the token: the server could not look. What it said instead, bounded, for our log alone.
+    Undecided(String),
     /// It is no answer to what was asked; why, in words that quote nothing.
     Strange(&'static str),
 }
@@ -70,8 +71,8 @@ pub(super) fn judge(answer: &[u8], audience: &str, account: &Account) -> Verdict
         return Verdict::Strange("it is no TokenReview with a status");
     };
     match (status.authenticated, status.error.is_empty()) {
-        (false, _) if TRANSIENT.iter().any(|sign| status.error.contains(sign)) => Verdict::Undecided,
-        (false, _) => Verdict::Refused,
+        (false, _) if is_judgement(&status.error) => Verdict::Refused,
+        (false, _) => Verdict::Undecided(excerpt(&status.error)),
         (true, false) => Verdict::Strange("it says both that the token is good and that there was an error"),
         (true, true) => {
             status.contradiction(audience, account).map_or(Verdict::Authenticated, Verdict::Strange)
@@ -146,9 +147,43 @@ impl Object {
 #[derive(Debug, PartialEq, Eq)]
 struct Several;
 
-/// What stands in `status.error` where the server's own means failed, not the token.
-const TRANSIENT: [&str; 5] =
-    ["context deadline exceeded", "context canceled", "timed out", "connection refused", "etcdserver:"];
+/// Whether `status.error` says something of the token. Without any text, and where the texts of its authenticators are
+/// none, the server knows no token like it.
+fn is_judgement(error: &str) -> bool {
+    let bare = error.trim_start_matches('[').trim_end_matches(']');
+    let says =
+        |(begin, end): &(&str, &str)| error.split_once(begin).is_some_and(|(_, rest)| rest.contains(end));
+    bare.is_empty() || bare == "invalid bearer token" || JUDGEMENTS.iter().any(says)
+}
+
+/// The first words of a text that is not ours. A word as long as a segment of a token is left out.
+fn excerpt(text: &str) -> String {
+    let words = text.split_whitespace().map(|word| if word.len() > LONGEST_WORD { "..." } else { word });
+    let words: Vec<&str> = words.take(EXCERPT).collect();
+    words.join(" ").chars().filter(|c| !c.is_control()).take(EXCERPT).collect()
+}
+
+/// What kube-apiserver 1.36 says once it has looked (pkg/serviceaccount: claims.go, jwt.go, legacy.go), by how it begins and
+/// how it goes on. Between them stand names and uids.
+const JUDGEMENTS: [(&str, &str); 15] = [
+    ("service account token has been invalidated", ""),
+    ("Token has been invalidated", ""),
+    ("Token does not match server's copy", ""),
+    ("service account token has expired", ""),
+    ("service account token is not valid yet", ""),
+    ("service account token is issued in the future", ""),
+    ("service account UID (", ") does not match claim ("),
+    ("pod UID (", ") does not match service account pod ref claim ("),
+    ("secret UID (", ") does not match service account secret ref claim ("),
+    ("node UID (", ") does not match service account node ref claim ("),
+    ("service account ", " has been deleted"),
+    ("serviceaccounts \"", "\" not found"),
+    ("is invalid for the target audiences", ""),
+    ("invalid signature, no keys found", ""),
+    ("error in cryptographic primitive", ""),
+];
+const LONGEST_WORD: usize = 80;
+const EXCERPT: usize = 200;
 
 #[cfg(test)]
 mod tests {
@@ -211,8 +246,44 @@ mod tests {
         assert_eq!(verdict(&no), Verdict::Refused);
         assert_eq!(verdict(&json!({"kind": "TokenReview", "status": {"user": {}}})), Verdict::Refused);
         assert_eq!(with("/status/authenticated", json!(false)), Verdict::Refused);
-        let late = json!({"kind": "TokenReview", "status": {"error": "webhook: context deadline exceeded"}});
-        assert_eq!(verdict(&late), Verdict::Undecided);
+        let said = |error: &str| verdict(&json!({"kind": "TokenReview", "status": {"error": error}}));
+        for judged in [
+            "invalid bearer token",
+            "[invalid bearer token, service account token has been invalidated]",
+            "[invalid bearer token, service account token has expired]",
+            "[invalid bearer token, serviceaccounts \"builder\" not found]",
+            "[invalid bearer token, service account UID (a-2) does not match claim (a-1)]",
+            "[invalid bearer token, pod UID (p-2) does not match service account pod ref claim (p-1)]",
+            "[invalid bearer token, service account ci/builder has been deleted]",
+            "[invalid bearer token, token audiences [\"a\"] is invalid for the target audiences [\"b\"]]",
+            "[invalid bearer token, invalid signature, no keys found]",
+            "[invalid bearer token, go-jose/go-jose: error in cryptographic primitive]",
+        ] {
+            assert_eq!(said(judged), Verdict::Refused, "{judged}");
+        }
+        for failed in [
+            "webhook: context deadline exceeded",
+            "etcdserver: request timed out",
+            "rpc error: code = Unavailable desc = error reading from server: EOF",
+            "transport is closing",
+            "dial tcp 10.0.0.1:2379: i/o timeout",
+            "connect: no route to host",
+            "the server is currently unable to handle the request",
+            "read: connection reset by peer",
+            "storage is (re)initializing",
+            "rpc error: code = ResourceExhausted desc = too many requests",
+            "DeadlineExceeded",
+            "serviceaccounts \"builder\" is forbidden",
+            "unknown",
+        ] {
+            for error in [failed.to_owned(), format!("[invalid bearer token, {failed}]")] {
+                assert_eq!(said(&error), Verdict::Undecided(error.clone()));
+            }
+        }
+        let segment = "a".repeat(81);
+        let echo = format!("no such token: {segment}.{segment} \u{1b}[2J {}", "x ".repeat(500));
+        let Verdict::Undecided(told) = said(&echo) else { panic!("it is no judgement") };
+        assert!(told.len() <= 200 && !told.contains("aaaa") && !told.contains('\u{1b}'), "{told}");
     }
 
     #[test]

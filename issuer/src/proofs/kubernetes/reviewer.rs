@@ -142,7 +142,9 @@ impl Reviewer {
         match review::judge(&answer, &self.audience, account) {
             Verdict::Authenticated => Ok(()),
             Verdict::Refused => failed(Outcome::Refused, "not authenticated"),
-            Verdict::Undecided => failed(Outcome::Unavailable, "the API server could not look"),
+            Verdict::Undecided(said) => {
+                failed(Outcome::Unavailable, &format!("the API server could not look: {said}"))
+            }
             Verdict::Strange(why) => failed(Outcome::Contradiction, why),
         }
     }
