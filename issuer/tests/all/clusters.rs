@@ -489,9 +489,14 @@ async fn an_honest_new_key_works_at_once_and_costs_the_other_one_more_read() {
     world.a.publish(&[&a1, &a2]);
     world.pass(31);
     assert_eq!(world.whose(&a2).await, "a");
-    assert_eq!(world.reads(), (3, 4), "each for the unknown kid, and b once more");
+    let reads = world.reads();
+    assert_eq!(reads.0, 3, "for the unknown kid");
+    assert!(
+        (3..=4).contains(&reads.1),
+        "b once more, unless its first read began after that of a: {reads:?}"
+    );
     assert_eq!([world.whose(&a1).await, world.whose(&b1).await, world.whose(&a2).await], ["a", "b", "a"]);
-    assert_eq!(world.reads(), (3, 4));
+    assert_eq!(world.reads(), reads);
 }
 
 #[tokio::test]
